@@ -1,0 +1,1 @@
+"""What decides: pure functions over frozen values; no I/O, clock or environment."""

@@ -1,0 +1,1 @@
+"""Derived facts: named predicates and computed values, one module per area."""
