@@ -1,0 +1,262 @@
+"""Judging: rules over facts become findings, the root cause first and its symptoms left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from qvl_doctor.core.clauses import Clause, version_holds
+from qvl_doctor.core.facts import Known, Value, View
+from qvl_doctor.core.findings import CONFIDENCES, SEVERITIES, Edit, Evidence, Finding
+from qvl_doctor.core.messages import filled, value_of
+from qvl_doctor.core.rules import Fix, Rule, When, pattern_key
+
+if TYPE_CHECKING:
+    from qvl_doctor.core.logs import LogMatch, Matches
+
+_EVIDENCE_LINES = 4  # of one finding
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A rule that the facts at hand neither confirm nor exclude, and what would decide it."""
+
+    rule: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All findings in order, and the rules that lack a fact."""
+
+    findings: tuple[Finding, ...]
+    undecided: tuple[Undecided, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    rule: Rule
+    finding: Finding
+    line: int  # of the first evidence in the log; large where there is none
+
+
+def judge(
+    rules: Sequence[Rule],
+    view: View,
+    language: str,
+    *,
+    ignore: frozenset[str] = frozenset(),
+    flag_exists: Callable[[str], bool | None] = lambda _flag: None,
+) -> Judgement:
+    """Evaluate every rule over the facts.
+
+    `flag_exists` says of a flag whether the version at hand takes it; edits that set one it does not take are left
+    out. Order: faults before risks, then severity, "possible" after surer ones, the rule's rank, the log's order.
+    """
+    fired: list[_Fired] = []
+    undecided: list[Undecided] = []
+    for rule in rules:
+        if rule.id in ignore:
+            continue
+        missing: set[str] = set()
+        found = list(_rule_findings(rule, view, language, flag_exists, missing))
+        fired += found
+        if not found and missing:
+            undecided.append(Undecided(rule.id, tuple(sorted(missing))))
+    return Judgement(tuple(one.finding for one in _arranged(fired)), tuple(undecided))
+
+
+def _arranged(fired: Sequence[_Fired]) -> list[_Fired]:
+    ordered = sorted(fired, key=_order)
+    explained: set[str] = set()
+    clusters: set[str] = set()
+    kept: list[_Fired] = []
+    for one in ordered:
+        if one.rule.fallback or one.rule.id in explained:
+            continue
+        if one.rule.cluster is not None:
+            if one.rule.cluster in clusters:
+                continue
+            clusters.add(one.rule.cluster)
+        if not one.rule.risk:
+            explained.update(one.rule.explains)
+        kept.append(one)
+    kept = [one for one in kept if one.rule.id not in explained]
+    if not any(one.finding.severity in ("critical", "error") and not one.rule.risk for one in kept):
+        kept += [one for one in ordered if one.rule.fallback and one.rule.id not in explained]
+        kept.sort(key=_order)
+    return kept
+
+
+def _order(one: _Fired) -> tuple[bool, int, bool, int, int, int]:
+    finding = one.finding
+    return (
+        finding.risk,
+        SEVERITIES.index(finding.severity),
+        finding.confidence == "possible",
+        one.rule.rank,
+        one.line,
+        CONFIDENCES.index(finding.confidence),
+    )
+
+
+def _rule_findings(
+    rule: Rule, view: View, language: str, flag_exists: Callable[[str], bool | None], missing: set[str]
+) -> Iterator[_Fired]:
+    for item in _items(rule, view):
+        scope = view.over({f"item.{name}": Known(value) for name, value in item.items() if _is_value(value)})
+        item_edits = tuple(edit for edit in item.get("edits", ()) if isinstance(edit, Edit))
+        item_evidence = tuple(one for one in item.get("evidence", ()) if isinstance(one, Evidence))
+        for when in rule.when:
+            hit = _alternative(rule, when, scope, missing)
+            if hit is None:
+                continue
+            inner, evidence, line = hit
+            yield _Fired(
+                rule,
+                Finding(
+                    rule=rule.id,
+                    severity=rule.severity,
+                    confidence=item.get("confidence", when.confidence),
+                    risk=rule.risk,
+                    title=filled(_text(rule, when, language, "title"), inner),
+                    explanation=filled(_text(rule, when, language, "why"), inner),
+                    todo=filled(_text(rule, when, language, "todo"), inner),
+                    evidence=_few((*item_evidence, *evidence)),
+                    edits=(*item_edits, *_edits(rule.fix, inner, language, flag_exists)),
+                    status=rule.status,
+                ),
+                line,
+            )
+            break
+
+
+def _items(rule: Rule, view: View) -> Iterable[Mapping[str, object]]:
+    if rule.foreach is None:
+        return ({},)
+    items = view.value(f"derived.{rule.foreach}")
+    return items if isinstance(items, tuple) else ()
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, bool | int | float | str)
+
+
+def _text(rule: Rule, when: When, language: str, key: str) -> str:
+    own = when.text.get(language, {})
+    return own.get(key) or rule.text.get(language, rule.text["en"]).get(key, "")
+
+
+def _alternative(
+    rule: Rule, when: When, view: View, missing: set[str]
+) -> tuple[View, tuple[Evidence, ...], int] | None:
+    """The view with the match laid over, the evidence and its line, where the alternative holds; else None."""
+    matches = view.objects.log.matches if view.objects.log is not None else {}
+    others = _other_lines(rule, when, matches)
+    if others is None:
+        return None
+    in_range = version_holds(when.vllm, view)
+    if in_range is False:
+        return None
+    lacking: set[str] = set() if in_range else {"version.vllm"}
+    for match in _candidates(rule, when, matches):
+        groups = {} if match is None else match.groups
+        inner = view.over({f"match.{name}": Known(text) for name, text in groups.items()})
+        verdicts = [(clause, clause.holds(inner)) for clause in when.facts]
+        if any(holds is False for _, holds in verdicts):
+            continue
+        unknown = {name for clause, holds in verdicts if holds is None for name in _missing(clause, inner)} | lacking
+        if unknown:
+            if match is not None or others or any(holds for _, holds in verdicts):
+                missing |= unknown
+            continue
+        evidence = [] if match is None else [Evidence("log", match.where, match.text)]
+        evidence += [Evidence("log", other.where, other.text) for other in others]
+        for clause in when.facts:
+            evidence += clause.evidence(inner)
+        line = match.line_number if match is not None else others[0].line_number if others else 1 << 60
+        return inner, tuple(evidence), line
+    return None
+
+
+def _missing(clause: Clause, view: View) -> tuple[str, ...]:
+    return clause.unknown_facts(view) or (clause.fact,)
+
+
+def _candidates(rule: Rule, when: When, matches: Mapping[str, Matches]) -> Iterator[LogMatch | None]:
+    """The log lines to try, in order; a single None for an alternative that rests on facts alone."""
+    if not when.log:
+        yield None
+        return
+    found: list[LogMatch] = []
+    for position in range(len(when.log)):
+        entry = matches.get(pattern_key(rule.id, when.index, "log", position))
+        if entry is not None:
+            found += (*entry.first, entry.last)
+    found.sort(key=lambda match: match.line_number, reverse=when.pick == "last")
+    previous = -1
+    for match in found:
+        if match.line_number != previous and (not when.phase or match.phase in when.phase):
+            yield match
+        previous = match.line_number
+
+
+def _other_lines(rule: Rule, when: When, matches: Mapping[str, Matches]) -> list[LogMatch] | None:
+    """The lines that `also` asks for, or None where one is missing or a line of `never` is there."""
+    if any(pattern_key(rule.id, when.index, "never", position) in matches for position in range(len(when.never))):
+        return None
+    lines = []
+    for position in range(len(when.also)):
+        entry = matches.get(pattern_key(rule.id, when.index, "also", position))
+        if entry is None:
+            return None
+        lines.append(entry.first[0])
+    return lines
+
+
+def _few(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    kept: dict[tuple[str, str], Evidence] = {}
+    for one in evidence:
+        kept.setdefault((one.source, one.text), one)
+    observed = [one for one in kept.values() if one.source != "plan"]
+    computed = [one for one in kept.values() if one.source == "plan"]
+    return tuple((observed + computed)[:_EVIDENCE_LINES])
+
+
+def _edits(
+    fixes: Sequence[Fix], view: View, language: str, flag_exists: Callable[[str], bool | None]
+) -> Iterator[Edit]:
+    taken: set[str] = set()
+    for fix in fixes:
+        if fix.group in taken or version_holds(fix.vllm, view) is not True:
+            continue
+        if any(clause.holds(view) is not True for clause in fix.facts):
+            continue
+        value = None if fix.value is None else value_of(fix.value, view)
+        if value is None and fix.value is not None:
+            continue
+        if fix.op in ("set", "rename") and _refused(fix, value, flag_exists):
+            continue
+        if fix.op == "unset" and fix.name.startswith("--") and _value_given(view, fix.name) is None:
+            continue
+        if fix.op == "set" and value is not None and _value_given(view, fix.name) == value:
+            continue  # it is already so
+        if fix.group is not None:
+            taken.add(fix.group)
+        reason = filled(fix.reason.get(language) or fix.reason["en"], view)
+        yield Edit(fix.op, fix.name, value, reason, fix.safety)
+
+
+def _refused(fix: Fix, value: str | None, flag_exists: Callable[[str], bool | None]) -> bool:
+    target = value if fix.op == "rename" else fix.name
+    return target is not None and target.startswith("--") and flag_exists(target.partition(".")[0]) is False
+
+
+def _value_given(view: View, name: str) -> Value | str | None:
+    return view.text(f"launch.{name.removeprefix('--').replace('-', '_')}")
+
+
+def with_edits(finding: Finding, edits: tuple[Edit, ...]) -> Finding:
+    """The finding with other edits."""
+    return replace(finding, edits=edits)

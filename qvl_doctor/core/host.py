@@ -1,0 +1,123 @@
+"""Facts about a host as JSON (`--facts`), checked key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class HostGpu:
+    """One GPU as a facts file states it; memory in bytes, capability as 8.0."""
+
+    name: str | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    compute_capability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What is known about the host; unknown is None or empty."""
+
+    gpus: tuple[HostGpu, ...] = ()
+    shm_bytes: int | None = None
+    ram_bytes: int | None = None
+    driver: str | None = None
+    os: str | None = None
+    container: bool | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+def host_facts(document: object) -> tuple[HostFacts, tuple[str, ...]]:
+    """Read a parsed facts document; the second value lists everything in it that is not of the documented form.
+
+    Unknown keys are named, not fatal: newer files stay readable.
+    """
+    problems: list[str] = []
+    if not isinstance(document, Mapping):
+        return HostFacts(), ("the facts must be one JSON object",)
+    known = {"gpus", "shm_bytes", "ram_bytes", "driver", "os", "container", "env", "packages"}
+    problems += [f"unknown key {str(key)[:40]!r}" for key in document if key not in known]
+    container = document.get("container")
+    if container is not None and not isinstance(container, bool):
+        problems.append("container must be true or false")
+    return (
+        HostFacts(
+            gpus=_gpus(document.get("gpus"), problems),
+            shm_bytes=_count(document, "shm_bytes", problems),
+            ram_bytes=_count(document, "ram_bytes", problems),
+            driver=_text(document, "driver", problems),
+            os=_text(document, "os", problems),
+            container=container if isinstance(container, bool) else None,
+            env=_texts(document, "env", problems),
+            packages=_texts(document, "packages", problems),
+        ),
+        tuple(problems),
+    )
+
+
+def _gpus(value: object, problems: list[str]) -> tuple[HostGpu, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        problems.append("gpus must be a list of objects")
+        return ()
+    return tuple(
+        HostGpu(
+            name=_text(entry, "name", problems),
+            memory_total_bytes=_mib(entry, "memory_total_mib", problems),
+            memory_used_bytes=_mib(entry, "memory_used_mib", problems),
+            compute_capability=_capability(entry.get("compute_capability"), problems),
+        )
+        for entry in value
+    )
+
+
+def _mib(entry: Mapping[str, Any], key: str, problems: list[str]) -> int | None:
+    count = _count(entry, key, problems)
+    return None if count is None else count * MIB
+
+
+def _count(entry: Mapping[str, Any], key: str, problems: list[str]) -> int | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 60:
+        problems.append(f"{key} must be a number of at least 0")
+        return None
+    return int(value)
+
+
+def _capability(value: object, problems: list[str]) -> float | None:
+    if value is None:
+        return None
+    try:
+        return float(str(value))
+    except ValueError:
+        problems.append("compute_capability must be written like \"8.0\"")
+        return None
+
+
+def _text(entry: Mapping[str, Any], key: str, problems: list[str]) -> str | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        problems.append(f"{key} must be text")
+        return None
+    return str(value)[:500]
+
+
+def _texts(entry: Mapping[str, Any], key: str, problems: list[str]) -> Mapping[str, str]:
+    value = entry.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        problems.append(f"{key} must be an object of texts")
+        return {}
+    return {str(name)[:200]: str(text)[:2000] for name, text in value.items() if isinstance(text, str | int | float)}
