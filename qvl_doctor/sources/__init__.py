@@ -1,0 +1,1 @@
+"""What reads the world: shipped tables, the GPU driver, processes, servers, files."""

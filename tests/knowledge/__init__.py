@@ -1,0 +1,1 @@
+"""What is known about cards, models, tokens and memory."""
