@@ -1,0 +1,530 @@
+"""Shell text to launch commands: statement by statement, with what earlier ones assign and export."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from qvl_doctor.core.launch import docker
+from qvl_doctor.core.launch.argv import ArgumentReader, Arguments, is_flag
+from qvl_doctor.core.launch.command import LaunchCommand, Server
+from qvl_doctor.core.launch.expand import Variables, assign, assignment, expand
+from qvl_doctor.core.launch.grammar import FlagGrammar
+from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, ShellPlace, removal, splice
+from qvl_doctor.core.launch.quoting import quoted
+from qvl_doctor.core.launch.recognise import (
+    Program,
+    basename,
+    begins_another,
+    find_container,
+    find_nested,
+    find_server,
+    only_speaks,
+)
+from qvl_doctor.core.launch.shell import SH, Dialect, Lexer, Note, Statement, Token, statements
+from qvl_doctor.core.launch.values import Flag, Layer, LineIndex, LostLine, Problem, Splice, Word
+
+_KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{"))
+_ENV_WORD = re.compile(r"[A-Z_][A-Z0-9_]*=")
+_CALL = re.compile(r"(?:Async)?LLM(?:Engine)?[(_]")
+MAX_COMMANDS = 2_000  # of one document
+MAX_NESTING = 4  # bash -c within bash -c
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every reader of one document shares."""
+
+    document: str
+    name: str
+    grammar: FlagGrammar
+    lines: LineIndex
+
+    def where(self, line: int) -> str:
+        return f"{self.name}:{line}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvEntry:
+    """An assignment in force for the command: `value` alone, and the token that holds it."""
+
+    name: str
+    value: Word
+    layer: Layer
+    start: int  # layer span of NAME=value
+    end: int
+    sole: tuple[int, int] | None = None  # span of the export statement, if it holds nothing else
+
+
+@dataclass(slots=True)
+class _Session:
+    """What the shell knows when it comes to a statement."""
+
+    variables: Variables = field(default_factory=Variables)
+    exported: dict[str, EnvEntry] = field(default_factory=dict)
+    assigned: dict[str, EnvEntry] = field(default_factory=dict)
+    export_all: bool = False
+    run_start: int | None = None  # layer position of the first of the assignments directly before
+    run_end: int = 0
+
+
+class ShellReader:
+    """All commands of one layer. `fallback` keeps the first other command where no vLLM server is started."""
+
+    def __init__(self, layer: Layer, context: Context, *, dialect: Dialect = SH, depth: int = 0) -> None:
+        self.layer = layer
+        self.context = context
+        self.dialect = dialect
+        self.depth = depth
+        self.found: list[LaunchCommand] = []
+        self.others: list[LaunchCommand] = []
+        self._session = _Session()
+        self._last_statement: Statement | None = None
+        self._notes: list[Note] = []
+
+    def read(self) -> list[LaunchCommand]:
+        lexer = Lexer(self.layer, self.dialect)
+        tokens = lexer.tokens()
+        self._notes = lexer.notes
+        for statement in statements(tokens):
+            if len(self.found) >= MAX_COMMANDS:
+                break
+            self._statement(statement)
+        if self.depth < MAX_NESTING:
+            for start, end in lexer.heredocs[:100]:
+                inner = ShellReader(self.layer.part(start, end), self.context, depth=self.depth + 1)
+                self.found.extend(_locked(command, "it stands in a heredoc") for command in inner.read())
+        self.found.sort(key=lambda command: command.start)
+        return self.found
+
+    # --- statements that set something
+
+    def _statement(self, statement: Statement) -> None:
+        tokens = statement.tokens
+        while tokens and tokens[0].text in _KEYWORDS:
+            tokens = tokens[1:]
+        if not tokens:
+            return
+        first = tokens[0].text
+        if self._continues_lost(statement, tokens):
+            return
+        if all(assignment(token) for token in tokens):
+            self._assign(statement, tokens, export=self._session.export_all)
+        elif first in ("export", "declare", "typeset", "local", "readonly"):
+            self._assign(statement, tokens[1:], export=first == "export" or any("x" in t.text for t in tokens[1:2]))
+        elif first == "unset":
+            for token in tokens[1:]:
+                self._session.exported.pop(token.text, None)
+                self._session.variables.plain.pop(token.text, None)
+        elif first == "set":
+            self._session.export_all = self._session.export_all or any(token.text == "-a" for token in tokens[1:])
+        else:
+            self._command(statement, tokens)
+            self._session.run_start = None
+            self._last_statement = statement
+            return
+        self._extend_run(statement)
+        self._last_statement = None
+
+    def _extend_run(self, statement: Statement) -> None:
+        session = self._session
+        if session.run_start is None or not self._only_blank(session.run_end, statement.start):
+            session.run_start = statement.start
+        session.run_end = statement.closed or statement.end
+
+    def _only_blank(self, start: int, end: int) -> bool:
+        """Nothing but blanks, operators and comments between two statements, and not much of those."""
+        between = self.layer.text[start : min(end, start + 2_000)]
+        return end - start < 2_000 and all(
+            not line.strip(" \t\r;&\\") or line.lstrip().startswith("#") for line in between.split("\n")
+        )
+
+    def _assign(self, statement: Statement, tokens: Sequence[Token], *, export: bool) -> None:
+        count = len(tokens)
+        for token in tokens:
+            session = self._session
+            if assignment(token) is None:
+                if export and token.text in session.assigned:
+                    session.exported[token.text] = session.assigned[token.text]
+                continue
+            at = statement.tokens.index(token)
+            name, value = assign(token, statement.arrays.get(at), self.layer, session.variables)
+            sole = (statement.start, statement.end) if count == 1 else None
+            entry = EnvEntry(name, value, self.layer, token.start, token.end, sole)
+            session.assigned[name] = entry
+            if export or name in session.exported:
+                session.exported[name] = entry
+
+    def _continues_lost(self, statement: Statement, tokens: Sequence[Token]) -> bool:
+        """A line that begins with a flag, right behind a vLLM command: its flags are lost."""
+        before = self._last_statement
+        if before is None or before.terminator != "\n" or not self.found or self.found[-1].server == "other":
+            return False
+        if not is_flag(tokens[0].text):
+            return False
+        self._lose(statement, tokens, before)
+        self._last_statement = statement
+        return True
+
+    def _lose(self, statement: Statement, tokens: Sequence[Token], before: Statement) -> None:
+        command, context = self.found[-1], self.context
+        words = [word for token in tokens for word in expand(token, self.layer, self._session.variables)]
+        arguments = ArgumentReader(words, context.grammar, context.lines).read(model_expected=False)
+        first = context.lines.line(self.layer.begin(statement.start))
+        text = self.layer.text[statement.start : statement.closed or statement.end]
+        lines = tuple(LostLine(first + at, line.strip()) for at, line in enumerate(text.split("\n")) if line.strip())
+        problems = command.problems
+        if not command.lost_lines:
+            problems = (*problems, self._break(before))
+        end = self.layer.finish(statement.closed or statement.end)
+        self.found[-1] = replace(
+            command,
+            lost_lines=(*command.lost_lines, *lines),
+            lost_flags=(*command.lost_flags, *arguments.flags),
+            problems=problems,
+            end=max(command.end, end),
+            text=context.document[command.start : max(command.end, end)],
+        )
+
+    def _break(self, before: Statement) -> Problem:
+        """Why the line before does not continue."""
+        line = self.context.lines.line(self.layer.finish(before.end))
+        for note in self._notes:
+            if note.kind == "space-after-backslash" and before.start <= note.position <= before.end:
+                return Problem(
+                    "space-after-backslash", note.text, self.context.lines.line(self.layer.begin(note.position))
+                )
+        comment = before.comment
+        if comment is not None:
+            return Problem(
+                "comment-in-continuation", comment.text[:200], self.context.lines.line(self.layer.begin(comment.start))
+            )
+        text = self.layer.text[max(before.end - 200, before.start) : before.end].rsplit("\n", 1)[-1]
+        return Problem("missing-backslash", text.strip(), line)
+
+    # --- commands
+
+    def _command(self, statement: Statement, tokens: Sequence[Token]) -> None:
+        prefix: list[EnvEntry] = []
+        rest = list(tokens)
+        while rest and assignment(rest[0]):
+            token = rest.pop(0)
+            scope = Variables(dict(self._session.variables.plain), {})
+            name, value = assign(token, None, self.layer, scope)
+            prefix.append(EnvEntry(name, value, self.layer, token.start, token.end))
+        words = [word for token in rest for word in expand(token, self.layer, self._session.variables)]
+        if not words:
+            return
+        start = statement.start
+        while True:
+            cut = self._one(statement, start, prefix, words)
+            if cut is None:
+                return
+            words, prefix = words[cut:], []
+            while words and _ENV_WORD.match(words[0].value) and len(words) > 1:
+                word = words.pop(0)
+                prefix.append(_entry(word))
+            start = prefix[0].start if prefix else words[0].lstart
+
+    def _one(self, statement: Statement, start: int, prefix: list[EnvEntry], words: list[Word]) -> int | None:
+        """One command of the words; the index where another begins on the same line."""
+        if only_speaks(words):
+            later = next((at for at in range(1, len(words)) if begins_another(words, at)), None)
+            return _with_assignments(words, later) if later and basename(words[0].value)[:3] in ("pip", "con") else None
+        run_at = find_container(words)
+        builder = CommandBuilder(self, statement, start, prefix, words)
+        if run_at is not None:
+            return builder.container(run_at)
+        program = find_server(words)
+        if program is not None:
+            return builder.server(program)
+        nested = find_nested(words)
+        if nested is not None and self.depth < MAX_NESTING:
+            return builder.nested(nested)
+        builder.other()
+        return None
+
+    @property
+    def session(self) -> _Session:
+        return self._session
+
+    @property
+    def notes(self) -> list[Note]:
+        return self._notes
+
+
+def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
+    return replace(command, editable=False, not_editable_reason=command.not_editable_reason or reason)
+
+
+def _entry(word: Word) -> EnvEntry:
+    from qvl_doctor.core.launch.expand import value_part  # noqa: PLC0415 - one use
+
+    index = word.value.index("=") + 1
+    return EnvEntry(word.value[: index - 1], value_part(word, index), word.layer, word.lstart, word.lend)
+
+
+def _with_assignments(words: Sequence[Word], cut: int) -> int:
+    """The cut moved before the assignments that belong to what follows."""
+    while cut > 1 and _ENV_WORD.match(words[cut - 1].value):
+        cut -= 1
+    return cut
+
+
+@dataclass(slots=True)
+class CommandBuilder:
+    """One command out of one statement's words."""
+
+    reader: ShellReader
+    statement: Statement
+    start: int  # layer position
+    prefix: list[EnvEntry]
+    words: list[Word]
+
+    def server(self, program: Program, run: docker.ContainerRun | None = None) -> int | None:
+        """A vLLM entry point found among the words."""
+        cut = next((at for at in range(program.end, len(self.words)) if begins_another(self.words, at)), None)
+        if cut is not None:
+            cut = max(_with_assignments(self.words, cut), program.end)
+        self._inline_env(program.start)
+        self._emit(program, self.words[program.end : cut], run, cut)
+        return cut
+
+    def container(self, run_at: int) -> int | None:
+        run = docker.read_run(self.words, run_at)
+        rest = self.words[run.arguments :]
+        image = run.image.value if run.image else ""
+        entrypoint = run.value("--entrypoint") or ""
+        inner = find_server(rest) if rest else None
+        if inner is not None and (inner.start == 0 or not is_flag(rest[0].value)):
+            at = run.arguments
+            return self.server(Program(inner.start + at, inner.end + at, inner.server), run)
+        nested = find_nested(self.words, run.arguments - 1)
+        if nested is None and rest and basename(entrypoint) in ("bash", "sh") and rest[0].value in ("-c", "-lc"):
+            nested = run.arguments + 1 if len(rest) > 1 else None
+        if nested is not None and self.reader.depth < MAX_NESTING:
+            return self.nested(nested, run)
+        if basename(entrypoint) == "vllm" and rest and rest[0].value == "serve":
+            return self.server(Program(run.arguments - 1, run.arguments + 1, "serve"), run)
+        python = basename(entrypoint).startswith("python") and len(rest) > 1 and rest[0].value == "-m"
+        if python and rest[1].value.startswith("vllm.entrypoints"):
+            return self.server(Program(run.arguments - 1, run.arguments + 2, "api_server"), run)
+        if docker.is_server_image(image) and not entrypoint:
+            server: Server = "api_server" if any(w.value.startswith("--model") for w in rest) else "serve"
+            skip = 1 if rest and rest[0].value == "serve" else 0
+            return self.server(Program(run.arguments - 1, run.arguments + skip, server), run)
+        self._emit(Program(0, run.arguments, "other"), rest, run, None)
+        return None
+
+    def nested(self, at: int, run: docker.ContainerRun | None = None) -> int | None:
+        """bash -c "…": the text is a layer of its own."""
+        word = self.words[at]
+        inner = nested_layer(word)
+        reader = ShellReader(inner, self.reader.context, depth=self.reader.depth + 1)
+        session = self.reader.session
+        reader.session.exported.update(session.exported)
+        reader.session.exported.update({entry.name: entry for entry in self.prefix})
+        commands = reader.read()
+        if not commands:
+            self._emit(Program(0, at, "other"), self.words[at:], run, None)
+            return None
+        for command in commands:
+            self.reader.found.append(self._outer(command, run, literal=inner.escape("'\"") is not None))
+        return None
+
+    def _outer(self, command: LaunchCommand, run: docker.ContainerRun | None, *, literal: bool) -> LaunchCommand:
+        layer, document = self.reader.layer, self.reader.context.document
+        start, end = layer.begin(self.start), layer.finish(self.statement.closed or self.statement.end)
+        wrappers = tuple(basename(word.value) for word in self.words[:1])
+        command = replace(
+            command, start=start, end=end, text=document[start:end], wrappers=(*wrappers, "-c", *command.wrappers)
+        )
+        if not literal:
+            command = _locked(command, "its quoting is too intricate")
+        if self.words[0].value == "eval":
+            command = _locked(command, "it is run by eval")
+        if run is None:
+            return command
+        env = {name: word.value.partition("=")[2] for name, word in docker.environment(run).items()}
+        facts = docker.facts_of(run)
+        return replace(
+            command,
+            container=facts,
+            version=docker.image_version(facts.image),
+            env=MappingProxyType({**env, **command.env}),
+            env_place=_joined(docker.env_place(run), command.env_place),
+            option_place=docker.option_place(run),
+        )
+
+    def other(self) -> None:
+        """Not vLLM: flags and environment are kept."""
+        call = _CALL.match(self.words[0].value) is not None
+        end = next((at for at, word in enumerate(self.words) if is_flag(word.value)), len(self.words))
+        self._inline_env(0)
+        self._emit(Program(0, max(end, 1), "llm" if call else "other"), self.words[max(end, 1) :], None, None)
+
+    # --- the parts of the value
+
+    def _inline_env(self, program_start: int) -> None:
+        """Assignments behind `env` and `sudo`."""
+        for word in self.words[:program_start]:
+            if re.match(r"[A-Za-z_]\w*=", word.value) and not word.inserted:
+                self.prefix.append(_entry(word))
+
+    def _emit(self, program: Program, arguments: list[Word], run: docker.ContainerRun | None, cut: int | None) -> None:
+        context, layer = self.reader.context, self.reader.layer
+        serves = program.server == "serve"
+        read = ArgumentReader(arguments, context.grammar, context.lines).read(model_expected=serves)
+        model_word, model = _model(read, positional=serves)
+        start, end = self._span(cut)
+        dynamic = next((word for word in arguments if word.dynamic), None)
+        reason = None
+        if dynamic is not None:
+            reason = f"it holds a command substitution or template: {dynamic.raw[:80]}"
+        elif self.statement.heredoc:
+            reason = "it reads a heredoc"
+        elif self.words[0].value == "eval":
+            reason = "it is run by eval"
+        env, unresolved = self._environment(run)
+        facts = docker.facts_of(run) if run else None
+        line = context.lines.line(self.words[program.start].start)
+        command = LaunchCommand(
+            where=context.where(line),
+            line=line,
+            text=context.document[start:end],
+            start=start,
+            end=end,
+            server=program.server,
+            program=" ".join(word.value for word in self.words[program.start : program.end])[:200],
+            model=model,
+            flags=read.flags,
+            env=MappingProxyType(env),
+            env_unresolved=frozenset(unresolved),
+            version=docker.image_version(facts.image) if facts else None,
+            container=facts,
+            problems=(*read.problems, *self._problems(start, end)),
+            strays=tuple(word.value for word in read.positionals if word is not model_word),
+            wrappers=tuple(basename(word.value) for word in self.words[: program.start] if not is_flag(word.value))[
+                :20
+            ],
+            editable=reason is None,
+            not_editable_reason=reason,
+            document=context.document,
+            place=self._place(program, arguments, read.flags, layer, serves=serves),
+            env_place=docker.env_place(run) if run else self._env_place(),
+            option_place=docker.option_place(run) if run else None,
+            model_word=model_word,
+            grammar=context.grammar,
+        )
+        keep = program.server != "other"
+        (self.reader.found if keep else self.reader.others).append(command)
+
+    def _span(self, cut: int | None) -> tuple[int, int]:
+        """The document span: with the assignments directly before, and a closing &."""
+        layer, session = self.reader.layer, self.reader.session
+        start = self.start
+        before = session.run_start
+        if before is not None and start == self.statement.start and self.reader._only_blank(session.run_end, start):
+            start = before
+        end = self.words[cut - 1].lend if cut else self.statement.closed or self.statement.end
+        return layer.begin(start), layer.finish(end)
+
+    def _environment(self, run: docker.ContainerRun | None) -> tuple[dict[str, str], set[str]]:
+        entries = {} if run else {**self.reader.session.exported, **{entry.name: entry for entry in self.prefix}}
+        env = {name: entry.value.value for name, entry in entries.items()}
+        unresolved = {name for name, entry in entries.items() if entry.value.unresolved or entry.value.dynamic}
+        if run:
+            for name, word in docker.environment(run).items():
+                env[name] = word.value.partition("=")[2]
+                if word.unresolved or word.dynamic:
+                    unresolved.add(name)
+        return env, unresolved
+
+    def _problems(self, start: int, end: int) -> tuple[Problem, ...]:
+        lines, layer = self.reader.context.lines, self.reader.layer
+        found: list[Problem] = []
+        for note in self.reader.notes:
+            position = layer.begin(note.position)
+            if start <= position < end and note.kind != "space-after-backslash":
+                found.append(Problem(note.kind, note.text, lines.line(position)))
+        return tuple(found[:50])
+
+    def _place(
+        self, program: Program, arguments: Sequence[Word], flags: tuple[Flag, ...], layer: Layer, *, serves: bool
+    ) -> ShellPlace:
+        own = [word for word in self.words[program.start : program.end] if word.layer is layer and not word.inserted]
+        program_end = max((word.lend for word in own), default=self.start)
+        ends = [word.lend for word in arguments if word.layer is layer and not word.inserted and word.value.strip()]
+        return ShellPlace(layer, program_end, max([program_end, *ends]), flags, serves)
+
+    def _env_place(self) -> EnvPlace:
+        entries = {**self.reader.session.exported, **{entry.name: entry for entry in self.prefix}}
+        slots = tuple(_slot(entry) for entry in entries.values())
+        layer = self.reader.layer
+        first = self.words[0]
+        if basename(first.value) in ("sudo", "env") and len(self.words) > 1:
+            first = next((word for word in self.words[1:] if not word.value.startswith("-")), first)
+        at = first.lstart if first.layer is layer and not first.inserted else self.start
+
+        def add(name: str, value: str) -> Splice | None:
+            made = splice(layer, at, at, f"{name}={quoted(value)} ")
+            return None if made is None else Splice(layer.begin(at), layer.begin(at), made.text)
+
+        return EnvPlace(slots, add)
+
+
+def _slot(entry: EnvEntry) -> EnvSlot:
+    value = entry.value
+
+    def write(text: str) -> Splice | None:
+        raw = value.layer.text[value.lstart : value.lend]
+        return splice(value.layer, value.lstart, value.lend, quoted(text, raw))
+
+    def remove() -> Splice | None:
+        layer = entry.layer
+        if entry.sole is None:
+            behind = re.compile(r"(?:[ \t]|\\\r?\n)+").match(layer.text, entry.end)
+            if layer.text[max(entry.start - 7, 0) : entry.start].endswith("export ") and not behind:
+                return None
+            return splice(layer, entry.start, behind.end(), "") if behind else removal(layer, entry.start, entry.end)
+        start, end = entry.sole
+        tail = re.compile(r"[ \t]*(?:;[ \t]*|&&[ \t]*)?(?:\r?\n)?").match(layer.text, end)
+        return splice(layer, start, tail.end() if tail else end, "")
+
+    return EnvSlot(entry.name, value.value, write, remove)
+
+
+def _joined(outer: EnvPlace, inner: EnvPlace | None) -> EnvPlace:
+    """Docker's -e, and what the inner shell assigns itself."""
+    return EnvPlace((*outer.slots, *(inner.slots if inner else ())), outer.add)
+
+
+def _model(read: Arguments, *, positional: bool) -> tuple[Word | None, str | None]:
+    """The model's word (None where `--model` gives it) and name."""
+    if positional and read.positionals:
+        return read.positionals[0], read.positionals[0].value
+    for flag in reversed(read.flags):
+        if flag.name == "--model" and not flag.path:
+            return None, flag.value
+    return None, None
+
+
+def nested_layer(word: Word) -> Layer:
+    """The text of one quoted word as the inner shell reads it."""
+    layer, raw = word.layer, word.raw
+    if not word.runs and word.value == raw:
+        return layer.part(word.lstart, word.lend)
+    positions = [word.locate(index) for index in range(len(word.value))]
+    starts = [layer.begin(position) for position in positions]
+    ends = [layer.finish(position + 1) for position in positions]
+    if raw[:1] == "'" and raw[-1:] == "'" and raw.count("'") == 2:
+        return Layer(word.value, starts, ends, lambda text: _through(layer, text.replace("'", "'\\''")))
+    if raw[:1] == '"' and raw[-1:] == '"' and not word.unresolved:
+        return Layer(word.value, starts, ends, lambda text: _through(layer, re.sub(r'(["\\$`])', r"\\\1", text)))
+    return Layer(word.value, starts, ends, lambda _text: None)
+
+
+def _through(layer: Layer, text: str) -> str | None:
+    return layer.escape(text)

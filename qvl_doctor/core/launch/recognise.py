@@ -1,0 +1,139 @@
+"""Which words start a server: vLLM's entry points, behind whatever wraps them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qvl_doctor.core.launch.values import Word
+
+if TYPE_CHECKING:
+    from qvl_doctor.core.launch.command import Server
+
+_PYTHON = re.compile(r"(?:python|pypy)(?:\d(?:\.\d+)?)?(?:\.exe)?")
+_MODULES: dict[str, Server] = {
+    "vllm.entrypoints.openai.api_server": "api_server",
+    "vllm.entrypoints.api_server": "legacy",
+    "vllm.entrypoints.cli.main": "serve",
+    "vllm": "serve",
+}
+_SCRIPTS = re.compile(r"(?:^|/)vllm/entrypoints/(?P<openai>openai/)?api_server\.py$")
+_SHELLS = re.compile(r"(?:ba|z|da|k|a)?sh")
+_SPEAKERS_TEXT = """
+echo printf grep egrep rg pkill pgrep killall which whereis man cat pip pip3 apt apt-get brew conda mamba git
+curl wget ps awk sed type alias tail head less watch kill cd ls mkdir chmod touch rm cp mv source . set
+"""
+_SPEAKERS = frozenset(_SPEAKERS_TEXT.split())
+_RUN_CONTAINER = frozenset(("docker", "podman", "nerdctl", "nvidia-docker"))
+
+
+def basename(value: str) -> str:
+    return value.rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`words[start:end]` start a server; the rest are its arguments."""
+
+    start: int
+    end: int
+    server: Server
+
+
+def server_at(words: Sequence[Word], index: int) -> Program | None:
+    """The vLLM entry point that begins at this word, if one does."""
+    name = basename(words[index].value)
+    following = words[index + 1].value if index + 1 < len(words) else ""
+    if name in ("vllm", "vllm.exe") and following == "serve":
+        return Program(index, index + 2, "serve")
+    if _PYTHON.fullmatch(name):
+        return _python_module(words, index)
+    script = _SCRIPTS.search(words[index].value)
+    if script:
+        return Program(index, index + 1, "api_server" if script["openai"] else "legacy")
+    return None
+
+
+def _python_module(words: Sequence[Word], index: int) -> Program | None:
+    for at in range(index + 1, min(index + 8, len(words))):
+        value = words[at].value
+        if value == "-m" and at + 1 < len(words):
+            return _module(words, index, at)
+        if _SCRIPTS.search(value):
+            return Program(index, at + 1, "api_server" if "openai/" in value else "legacy")
+        if not value.startswith("-"):
+            return None
+    return None
+
+
+def _module(words: Sequence[Word], index: int, at: int) -> Program | None:
+    server = _MODULES.get(words[at + 1].value)
+    if server is None:
+        return None
+    end = at + 2
+    if server == "serve":
+        if end >= len(words) or words[end].value != "serve":
+            return None
+        end += 1
+    return Program(index, end, server)
+
+
+def find_server(words: Sequence[Word], start: int = 0) -> Program | None:
+    """The first vLLM entry point from `start` on, whatever wraps it."""
+    for index in range(start, len(words)):
+        found = server_at(words, index)
+        if found:
+            return found
+    return None
+
+
+def find_container(words: Sequence[Word]) -> int | None:
+    """The index behind `docker run`."""
+    for index, word in enumerate(words[:-1]):
+        if basename(word.value) in _RUN_CONTAINER:
+            if words[index + 1].value in ("run", "create"):
+                return index + 2
+            if words[index + 1].value == "container" and index + 2 < len(words) and words[index + 2].value == "run":
+                return index + 3
+    return None
+
+
+def find_nested(words: Sequence[Word], start: int = 0) -> int | None:
+    """The index of the command text of `bash -c TEXT` and `eval TEXT`."""
+    if len(words) == 2 and words[0].value == "eval":
+        return 1
+    for index in range(start, len(words)):
+        if not _SHELLS.fullmatch(basename(words[index].value)):
+            continue
+        for at in range(index + 1, min(index + 5, len(words))):
+            value = words[at].value
+            if re.fullmatch(r"-[a-z]*c", value):
+                return at + 1 if at + 1 < len(words) else None
+            if not value.startswith("-"):
+                break
+    return None
+
+
+def only_speaks(words: Sequence[Word]) -> bool:
+    """Whether the command is about a server rather than one: `pkill -f "vllm serve"`, `echo …`."""
+    return bool(words) and basename(words[0].value) in _SPEAKERS
+
+
+def begins_another(words: Sequence[Word], index: int) -> bool:
+    """Whether a new command begins at this word although no line ended: web pages lose line ends."""
+    value = words[index].value
+    following = words[index + 1].value if index + 1 < len(words) else ""
+    if value.startswith("-"):
+        return False
+    if server_at(words, index) is not None:
+        return True
+    name = basename(value)
+    if name in _RUN_CONTAINER and following in ("run", "exec", "pull", "compose"):
+        return True
+    if name in ("pip", "pip3", "conda", "uv") and following in ("install", "create", "activate", "pip", "add"):
+        return True
+    if value == "export" and re.match(r"[A-Za-z_]\w*=", following):
+        return True
+    return value == "curl" and (following.startswith(("-", "http", "localhost")))
