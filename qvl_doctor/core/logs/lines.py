@@ -1,0 +1,169 @@
+"""One raw line to its parts: whose it is, when, where in the code, and the message itself.
+
+Handles what wraps vLLM's lines (Docker, Compose, Kubernetes, journald, Ray, colours, progress bars that
+share the line) and every prefix format of vLLM 0.3 to 0.33:
+
+* up to 0.7: `INFO 01-02 03:04:05 config.py:12] text`; since 0.8 `[config.py:12] text`;
+* `(VllmWorkerProcess pid=N)` (V0), `(VllmWorker rank=0 pid=N)`, `(EngineCore_DP0 pid=N)`, ... in front,
+  once per wrapped stream: the last one wrote the line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_LEVEL = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
+_PROCESS = r"\((?P<process>[A-Za-z][\w:. =+-]{0,60}?) ?,?pid=(?P<pid>\d{1,10})(?:, ?ip=[\w.:]{1,45})?\) ?"
+_ORIGIN = r"\[?(?P<file>[\w./-]{1,120}\.(?:py|pyx|cpp|cc)):(?P<line>\d{1,6})\] ?"
+
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+# What other programs put in front of a whole line. Tried in turn, up to four layers.
+_OUTER = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? (?:stdout|stderr) [FP] ",  # CRI
+        r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? ?(?=\S| )",  # docker logs -t
+        r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \S{1,80} [\w./@-]{1,80}(?:\[\d+\])?: ",
+        r"[\w.-]{1,63} [\w./@-]{1,60}\[\d{1,10}\]: ",  # journalctl -o short-iso, after its time
+        r"(?P<container>\[pod/[\w./-]{1,200}\]) ",  # kubectl logs --prefix
+        r"(?P<container>[a-z0-9][\w.-]{0,120}) {1,60}\| ?(?![ -]*[-+|]{3})",  # docker compose
+        r"(?P<container>[\w.-]{1,120}(?: [\w.-]{1,60})?) › ",  # stern with a separator
+    )
+)
+_PROCESSES = re.compile(rf"(?:\([A-Za-z][\w:. =+-]{{0,60}}? ?,?pid=\d{{1,10}}(?:, ?ip=[\w.:]{{1,45}})?\) ?)*{_PROCESS}")
+_STAMP = r"(?:(?P<stamp>(?:\d\d-\d\d )?\d\d:\d\d:\d\d)(?:[.,]\d{1,6})? )?"
+_LOGGER = re.compile(rf"(?:{_LEVEL} )?{_STAMP}{_ORIGIN}")
+_UVICORN = re.compile(rf"{_LEVEL}: {{2,9}}")
+# The logger's prefix in the middle of a line, after a progress bar or text that nobody above knows.
+_EMBEDDED = re.compile(
+    r"(?:\([A-Za-z][\w:. =+-]{0,60}? ?pid=\d{1,10}\) ?)*"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,120}\.pyx?:\d{1,6}\] "
+)
+_EMBEDDED_MARK = re.compile(r" \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,120}\.pyx?:\d{1,6}\] ")
+_JSON_TEXT = ("log", "message", "msg", "MESSAGE", "textPayload")
+_EMBEDDED_REACH = 8000  # characters looked through for a second prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A cleaned line. `text` runs from vLLM's own prefix to the end, `message` is what follows that prefix."""
+
+    number: int
+    text: str
+    message: str
+    process: str | None = None  # "EngineCore pid=123"
+    container: str | None = None
+    level: str | None = None
+    stamp: str | None = None  # "11-30 17:05:41" or "17:05:41"
+    file: str | None = None  # "core.py", of the logging call
+    origin: str = ""  # "core.py:1231": lines of one logged message share it
+
+    @property
+    def stream(self) -> tuple[str | None, str | None, str]:
+        """Lines of one traceback share this."""
+        return self.container, self.process, self.origin
+
+
+def unwrapped(raw: bytes) -> str:
+    """The text of a raw line without colours, and without the JSON that Docker's log driver wraps around it."""
+    text = raw.decode("utf-8", "replace")
+    if text.startswith("{"):
+        text = _from_json(text)
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return text
+
+
+def _from_json(text: str) -> str:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(record, dict):
+        for name in _JSON_TEXT:
+            value = record.get(name)
+            if isinstance(value, str):
+                return value.rstrip("\n")
+    return text
+
+
+def split(number: int, text: str) -> Iterator[Line]:
+    """The lines that share one line of the file: progress bars end in CR, or run into the next message."""
+    if "\r" in text or "\n" in text:
+        for part in re.split(r"[\r\n]+", text):
+            if part:
+                yield from _split_embedded(number, part)
+    else:
+        yield from _split_embedded(number, text)
+
+
+def _split_embedded(number: int, text: str) -> Iterator[Line]:
+    line = parse(number, text)
+    if line.origin:
+        yield line
+        return
+    if not _EMBEDDED_MARK.search(text, 0, _EMBEDDED_REACH):
+        yield line
+        return
+    found = _EMBEDDED.search(text, 0, _EMBEDDED_REACH)
+    if found is None or found.start() == 0:
+        yield line
+        return
+    head = text[: found.start()].rstrip()
+    if head:
+        yield parse(number, head)
+    yield parse(number, text[found.start() :], container=line.container)
+
+
+def parse(number: int, text: str, *, container: str | None = None) -> Line:
+    """The parts of one line; whatever is not recognised stays in the message."""
+    position = 0
+    for _ in range(4):
+        moved = False
+        for pattern in _OUTER:
+            found = pattern.match(text, position)
+            if found is not None:
+                container = found.groupdict().get("container") or container
+                position, moved = found.end(), True
+        if not moved:
+            break
+    start = position
+    process = None
+    found = _PROCESSES.match(text, position)
+    if found is not None:
+        process = f"{found['process'].strip()} pid={found['pid']}"
+        position = found.end()
+    logger = _LOGGER.match(text, position)
+    if logger is not None:
+        message, level, stamp = text[logger.end() :], logger["level"], logger["stamp"]
+        file = logger["file"].rpartition("/")[2]
+        origin = f"{file}:{logger['line']}"
+    else:
+        uvicorn = _UVICORN.match(text, position)
+        message = text[uvicorn.end() if uvicorn else position :]
+        level, stamp, file, origin = (uvicorn["level"] if uvicorn else None), None, None, ""
+    if level == "WARN":
+        level = "WARNING"
+    return Line(
+        number=number,
+        text=plain(text[start:]),
+        message=plain(message),
+        process=process,
+        container=container,
+        level=level,
+        stamp=stamp,
+        file=file,
+        origin=origin,
+    )
+
+
+def plain(text: str) -> str:
+    """Without control characters, bidirectional overrides and trailing blanks (tabs become one blank)."""
+    if not text.isprintable():
+        text = _CONTROL.sub("", text).replace("\t", " ")
+    return text.rstrip()

@@ -1,0 +1,378 @@
+"""The log reader: a fold over the bytes of a vLLM log, in constant memory, to a `LogSummary`.
+
+A log may hold several starts (a restart loop, an appended file). A start begins where its banner or argument
+line comes a second time. The *deciding* start is the last one that failed or got ready; only if none did, the
+last one. State, phase, facts, arguments, matches and failures are those of the deciding start; failures of
+others are kept apart in `earlier_failures`, with their `attempt` number.
+
+Lines that echo what clients sent (request logging, input dumps) are not matched against rules, and of access
+lines only method, known path and status are.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate, chain
+
+from qvl_doctor.core.logs import oom, stats
+from qvl_doctor.core.logs.attempt import Attempt
+from qvl_doctor.core.logs.failures import FATAL_LINES
+from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
+from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary
+from qvl_doctor.core.logs.phases import PHASE_MARKS, phase_of_frames
+from qvl_doctor.core.logs.prefilter import Index, level_one, level_two
+from qvl_doctor.core.logs.sightings import SIGHTING_PATTERNS, read, read_engine_config
+from qvl_doctor.core.logs.stream import LINE_LIMIT, LineSplitter
+from qvl_doctor.core.logs.tracebacks import (
+    ALONE_REGEX,
+    CHAIN_REGEX,
+    FRAME_REGEX,
+    HEADER_REGEX,
+    TracebackCollector,
+    shown,
+)
+from qvl_doctor.core.logs.values import mapping
+from qvl_doctor.core.masking import masked
+
+SEARCH_HEAD = 4000  # characters of a message that rules look at, and as many at its end
+_CACHED_LINE = 1024  # bytes; longer lines are seldom alike
+_CACHED_LINES = 20_000
+_WINDOW = 512  # lines looked at together
+_OWN_REACH = 20_000  # characters of a message that the reader's own regexes look at
+_ENDED_KEPT = 8  # earlier starts whose failures are kept
+_TAIL_LINES = 20
+
+_UNCLEAN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f\t]|[^\x00-\x7f]")
+_UNSAFE_ESCAPE = re.compile(rb"\\[ubf]")  # JSON escapes whose letters a skeleton leaves out
+
+_ARGS_REGEX = r"\bargs: (?=\{|Namespace\()"
+_BANNER = re.compile(r"vLLM API server version |vLLM server version |█.*?\bversion\s+\d")
+_ACCESS_REGEX = (
+    r'- "(?P<method>[A-Z]{3,7}) (?P<path>[^"\n]{0,2000}) HTTP/[\d.]{1,3}" (?P<status>\d{3})\b(?P<phrase>[\w -]{0,40})'
+)
+_ACCESS = re.compile(_ACCESS_REGEX)
+_PLAIN_PATH = re.compile(r"/(?:v\d+/)?[a-z_]{1,24}(?:/[a-z_]{1,24}){0,3}")
+_ECHO = re.compile(r"Received request |Request \S{1,120} details: |Generated response |Dumping (?:input|scheduler) ")
+# The same at a glance, for the bulk of a serving log: a logger's line whose message begins so.
+_ECHO_LINE = re.compile(
+    rb"[^\]\"'{]{0,200}?(?:INFO|DEBUG) [\d: -]{14} \[?[\w./-]{1,120}:\d{1,6}\] "
+    rb"(?:Received request |Request \S{1,120} details: |Generated response )"
+)
+_ECHO_FILES = frozenset({"dump_input.py"})
+# Texts of a request inside an error's message: {'text': '...'}, prompt: '...'
+_USER_TEXT = re.compile(
+    r"""(?P<head>'(?:text|prompt|content)': ?|\bprompt[:=] ?)"""
+    r"""(?:'(?:[^'\\]|\\.){0,4000}'?|"(?:[^"\\]|\\.){0,4000}"?)"""
+)
+
+
+# The reader's own single regexes, in the order of their rows.
+_STATS, _PREEMPTION, _ARGUMENTS, _CONFIG, _ACCESS_LINE, _OOM, _HEADER, _FRAME, _ALONE, _CHAIN, _SHUTDOWN = range(11)
+_SINGLE = (
+    stats.STATS_REGEX,
+    stats.PREEMPTION_REGEX,
+    _ARGS_REGEX,
+    r" LLM engine \(v[^)]{1,60}\) with config: ",
+    _ACCESS_REGEX,
+    oom.OOM_REGEX,
+    HEADER_REGEX,
+    FRAME_REGEX,
+    ALONE_REGEX,
+    CHAIN_REGEX,
+    r"Application shutdown complete\.|^Shutting down$|Received (?:exit )?signal",
+)
+
+
+class _Rows:
+    """All regexes by number: sightings, phase marks, fatal lines, single ones, then the rules'."""
+
+    def __init__(self, patterns: Sequence[LinePattern]) -> None:
+        groups = (
+            [row.regex for row in SIGHTING_PATTERNS],
+            [regex for regex, _ in PHASE_MARKS],
+            [regex for regex, _, _ in FATAL_LINES],
+            list(_SINGLE),
+        )
+        self.phases, self.fatal, self.single, self.rules = accumulate(len(group) for group in groups)
+        regexes = [*chain.from_iterable(groups), *(pattern.regex for pattern in patterns)]
+        self.compiled = [re.compile(regex) for regex in regexes]
+        self.index = Index(regexes)
+        self.tracing = frozenset(self.single + row for row in (_HEADER, _FRAME, _ALONE, _CHAIN))
+        self.access = self.single + _ACCESS_LINE
+
+
+class LogReader:
+    """Feed it bytes in any chunks, then ask `finish()`. No input makes it raise; a bad regex raises `re.error`."""
+
+    def __init__(self, patterns: Sequence[LinePattern] = (), *, source: str = "log") -> None:
+        self._source = source
+        self._patterns = tuple(patterns)
+        self._rows = _Rows(self._patterns)
+        self._splitter = LineSplitter()
+        self._lines = 0
+        self._boring: set[bytes] = set()  # skeletons of lines that nothing can match
+        self._candidates: dict[bytes, tuple[int, ...]] = {}  # skeleton -> rows that may match
+        self._tracebacks = TracebackCollector()
+        self._attempt = Attempt(1)
+        self._decided: Attempt | None = None  # the last ended start that can decide
+        self._ended: list[Attempt] = []
+        self._tail: deque[bytes] = deque(maxlen=_TAIL_LINES)
+        self._summary: LogSummary | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes of the log."""
+        for block in self._splitter.feed(data):
+            self._block(block)
+
+    def finish(self) -> LogSummary:
+        """The summary of everything fed; nothing may be fed afterwards."""
+        if self._summary is None:
+            for block in self._splitter.finish():
+                self._block(block)
+            self._summary = self.snapshot()
+        return self._summary
+
+    def snapshot(self) -> LogSummary:
+        """The summary of all complete lines so far; feeding may go on."""
+        deciding = self._attempt
+        if not deciding.telling and self._decided is not None:
+            deciding = self._decided
+        state, failures = deciding.verdict()
+        earlier: list[Failure] = []
+        for attempt in (*self._ended, self._attempt):
+            if attempt is not deciding:
+                earlier.extend(attempt.failures.roots())
+        return LogSummary(
+            source=self._source,
+            lines=self._lines,
+            size_bytes=self._splitter.size_bytes,
+            binary=self._splitter.binary,
+            version=deciding.facts.get("vllm_version"),
+            args=deciding.args,
+            facts=dict(deciding.facts),
+            phase=deciding.phase,
+            failure_phase=failures[0].phase if failures else None,
+            state=state,
+            failures=failures,
+            matches=deciding.matches(),
+            oom=deciding.oom,
+            stats=deciding.stats.result,
+            attempt=deciding.number,
+            attempts=self._attempt.number,
+            earlier_failures=tuple(earlier),
+            http_errors=dict(sorted(deciding.http_errors.items())),
+            tail=tuple(_kept(plain(unwrapped(raw[:LINE_LIMIT]))) for raw in self._tail),
+        )
+
+    # ---- lines -------------------------------------------------------------------------------------------
+
+    def _block(self, block: bytes) -> None:
+        """Whole lines. Those whose skeleton is known to matter to nothing are passed over in bulk."""
+        lines = block.split(b"\n")
+        skeletons = level_one(block).split(b"\n")
+        count = len(lines) - 1  # the block ends in a newline
+        first = self._lines + 1
+        self._lines += count
+        self._tail.extend(lines[max(0, count - _TAIL_LINES) : count])
+        at = 0
+        while at < count:
+            end = min(count, at + _WINDOW)
+            if first + at <= self._tracebacks.alert_until:
+                self._line(first + at, lines[at], skeletons[at])
+                at += 1
+                continue
+            boring = self._boring
+            for offset, text in enumerate(skeletons[at:end], at):
+                if text not in boring:
+                    self._line(first + offset, lines[offset], text)
+                    if first + offset < self._tracebacks.alert_until:
+                        at = offset + 1
+                        break
+            else:
+                at = end
+
+    def _line(self, number: int, raw: bytes, first_skeleton: bytes) -> None:
+        if len(raw) > LINE_LIMIT:
+            raw = raw[:LINE_LIMIT]
+            first_skeleton = level_one(raw)
+        rows = self._candidates.get(first_skeleton)
+        if rows is None:
+            if _ECHO_LINE.match(raw) is not None:
+                self._attempt.advance("serving", number)
+                return
+            rows = self._rows_for(raw, first_skeleton)
+        alert = number <= self._tracebacks.alert_until
+        if not rows and not alert:
+            return
+        for line in split(number, unwrapped(raw)):
+            self._part(line, rows, alert=alert)
+
+    def _rows_for(self, raw: bytes, first_skeleton: bytes) -> tuple[int, ...]:
+        """Rows that may match a line; remembered for all lines of its skeleton, where that is safe."""
+        reduced = level_two(first_skeleton)
+        cachable = len(raw) <= _CACHED_LINE and not (raw.startswith(b"{") and _UNSAFE_ESCAPE.search(raw))
+        rows = self._candidates.get(reduced) if cachable else None
+        if rows is not None:
+            return rows
+        if raw.startswith(b"{") or _UNCLEAN.search(raw):
+            reduced_text = level_two(level_one(plain(unwrapped(raw)).encode("utf-8", "replace")))
+        else:
+            reduced_text = reduced
+        rows = self._rows.index.candidates(reduced_text)
+        if cachable:
+            if len(self._candidates) > _CACHED_LINES:
+                self._candidates.clear()
+                self._boring.clear()
+            self._candidates[reduced] = self._candidates[first_skeleton] = rows
+            if not rows:
+                self._boring.add(first_skeleton)
+        return rows
+
+    def _part(self, line: Line, rows: tuple[int, ...], *, alert: bool) -> None:
+        if line.file in _ECHO_FILES or _ECHO.match(line.message):
+            return
+        where = f"{self._source}:{line.number}"
+        own, rules = _parted(rows, self._rows.rules)
+        access = _ACCESS.search(line.message) if self._rows.access in own else None
+        if access is not None:
+            self._access(line, access)
+            if rules:
+                self._match(line, rules, _access_text(access), where, self._attempt.phase)
+            return
+        for row in own:
+            found = self._rows.compiled[row].search(line.message, 0, _OWN_REACH)
+            if found is not None:
+                self._own(line, row, found, where)
+        phase: str = self._attempt.phase
+        if alert or not self._rows.tracing.isdisjoint(own):
+            phase = self._trace(line, where) or phase
+        if rules:
+            self._match(line, rules, _searched(line.message), where, phase)
+
+    # ---- what a line says ----------------------------------------------------------------------------------
+
+    def _own(self, line: Line, row: int, found: re.Match[str], where: str) -> None:
+        text = _kept(line.text)
+        if row < self._rows.phases:
+            pattern = SIGHTING_PATTERNS[row]
+            self._banner(line)
+            for name, value in read(pattern, found):
+                self._attempt.state_fact(name, masked(value) if isinstance(value, str) else value, where, text)
+            if pattern.phase is not None:
+                self._attempt.advance(pattern.phase, line.number)
+        elif row < self._rows.fatal:
+            self._attempt.advance(PHASE_MARKS[row - self._rows.phases][1], line.number)
+        elif row < self._rows.single:
+            _, kind, report = FATAL_LINES[row - self._rows.fatal]
+            message = _kept(found["message"])
+            self._attempt.failures.add_line(
+                line, kind, message, where=where, text=text, phase=self._attempt.phase, report=report
+            )
+        else:
+            self._single(line, row - self._rows.single, found, where, text)
+
+    def _single(self, line: Line, row: int, found: re.Match[str], where: str, text: str) -> None:
+        attempt = self._attempt
+        if row == _STATS:
+            if attempt.stats.add(line.message, line.stamp, where, text):
+                attempt.advance("serving", line.number)
+        elif row == _PREEMPTION:
+            attempt.stats.add_preemption(line.message, where, text)
+        elif row == _ARGUMENTS:
+            if attempt.args is not None:
+                attempt = self._start()
+            attempt.args = mapping(line.message[found.end() :])
+            attempt.advance("start", line.number)
+        elif row == _CONFIG:
+            for name, value in read_engine_config(line.message[found.end() :]).items():
+                attempt.state_fact(name, masked(value) if isinstance(value, str) else value, where, text)
+        elif row == _SHUTDOWN and attempt.shutdown_line is None:
+            attempt.shutdown_line = line.number
+        elif row == _OOM and line.level not in ("DEBUG", "INFO"):
+            frames = self._tracebacks.frames_of(line)
+            phase = phase_of_frames(frames) or attempt.phase
+            attempt.add_oom(oom.parse_oom(line, where=where, text=text, phase=phase, frames=shown(frames)))
+
+    def _banner(self, line: Line) -> None:
+        if _BANNER.search(line.message, 0, _OWN_REACH):
+            if self._attempt.banner_seen:
+                self._start()
+            self._attempt.banner_seen = True
+
+    def _start(self) -> Attempt:
+        """A further start begins."""
+        if self._attempt.telling:
+            self._decided = self._attempt
+        self._ended = [*self._ended, self._attempt][-_ENDED_KEPT:]
+        self._attempt = Attempt(self._attempt.number + 1)
+        self._candidates.clear()
+        self._boring.clear()
+        return self._attempt
+
+    def _trace(self, line: Line, where: str) -> str | None:
+        """Hands the line to the traceback collector; the phase that its traceback tells, if it ends one."""
+        raised, completed = self._tracebacks.take(line)
+        if completed:
+            self._attempt.failures.complete(line, where=where, text=_kept(line.text))
+        if raised is None:
+            return None
+        raised.message = _kept(raised.message)
+        self._attempt.failures.add_raised(raised, where=where, text=_kept(line.text), phase=self._attempt.phase)
+        return phase_of_frames(raised.frames)
+
+    def _access(self, line: Line, access: re.Match[str]) -> None:
+        status = int(access["status"])
+        if status >= 400:
+            self._attempt.http_errors[status] = self._attempt.http_errors.get(status, 0) + 1
+        elif access["method"] == "POST":
+            self._attempt.advance("serving", line.number)
+
+    def _match(self, line: Line, rules: tuple[int, ...], text: str, where: str, phase: str) -> None:
+        for row in rules:
+            found = self._rows.compiled[row].search(text)
+            if found is None:
+                continue
+            groups = {name: masked(value[:TEXT_LIMIT]) for name, value in found.groupdict().items() if value}
+            self._attempt.add_match(
+                LogMatch(
+                    key=self._patterns[row - self._rows.rules].key,
+                    where=where,
+                    line_number=line.number,
+                    text=_kept(line.text, around=found[0]),
+                    groups=groups,
+                    phase=phase,
+                    process=line.process,
+                )
+            )
+
+
+def _parted(rows: tuple[int, ...], border: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    cut = bisect_left(rows, border)
+    return rows[:cut], rows[cut:]
+
+
+def _kept(text: str, around: str = "") -> str:
+    """What is kept of a line: bounded, masked; of a long one the part that was found."""
+    if len(text) <= TEXT_LIMIT:
+        return masked(text)
+    start = text.find(around[:200]) if around else 0
+    # masked before it is cut, with room, so that no cut hides a secret's name from its value
+    start = max(0, start - 200) if start > TEXT_LIMIT // 2 else 0
+    return masked(text[max(0, start - 200) : start + TEXT_LIMIT + 200])[min(start, 200) :][:TEXT_LIMIT]
+
+
+def _searched(message: str) -> str:
+    """What rules look at: bounded, and without what clients wrote."""
+    if len(message) > 2 * SEARCH_HEAD:
+        message = f"{message[:SEARCH_HEAD]} {message[-SEARCH_HEAD:]}"
+    if "'text'" in message or "prompt" in message or "'content'" in message:
+        message = _USER_TEXT.sub(r"\g<head>'...'", message)
+    return message
+
+
+def _access_text(access: re.Match[str]) -> str:
+    path = access["path"] if _PLAIN_PATH.fullmatch(access["path"]) else "/..."
+    return f'"{access["method"]} {path} HTTP/1.1" {access["status"]}{access["phrase"].rstrip()}'
