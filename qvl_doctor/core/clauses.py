@@ -65,7 +65,9 @@ class Clause:
     def evidence(self, view: View) -> tuple[Evidence, ...]:
         """What shows that the clause holds: the lines or flags behind its facts, else the comparison itself."""
         if self.op == "absent":
-            return (Evidence("launch" if self.fact.startswith(("launch", "env")) else "plan", "command", self.spelled()),)
+            return (
+                Evidence("launch" if self.fact.startswith(("launch", "env")) else "plan", "command", self.spelled()),
+            )
         names = (self.fact,) if self.other is None else (self.fact, self.other)
         shown_by = [known.evidence for name in names if (known := view.known(name)) and known.evidence]
         if shown_by:
@@ -114,7 +116,7 @@ def parse_specifier(text: str) -> SpecifierSet:
     try:
         return SpecifierSet(text)
     except InvalidSpecifier as error:
-        raise ClauseError(f"{text!r} is no version range (such as \">=0.9,<0.12\")") from error
+        raise ClauseError(f'{text!r} is no version range (such as ">=0.9,<0.12")') from error
 
 
 def version_holds(specifier: SpecifierSet | None, view: View) -> bool | None:
@@ -129,7 +131,9 @@ def _literal(text: str) -> Value | tuple[Value, ...]:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        raise ClauseError(f"{text!r} is neither a fact nor a number, true/false, quoted text or a list of these") from None
+        raise ClauseError(
+            f"{text!r} is neither a fact nor a number, true/false, quoted text or a list of these"
+        ) from None
     if isinstance(value, list):
         if not all(isinstance(item, bool | int | float | str) for item in value):
             raise ClauseError(f"{text!r} may hold numbers and quoted texts only")

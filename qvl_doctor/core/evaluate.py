@@ -79,11 +79,11 @@ def _arranged(fired: Sequence[_Fired]) -> list[_Fired]:
             if one.rule.cluster in clusters:
                 continue
             clusters.add(one.rule.cluster)
-        if not one.rule.risk:
+        if not one.finding.risk:
             explained.update(one.rule.explains)
         kept.append(one)
     kept = [one for one in kept if one.rule.id not in explained]
-    if not any(one.finding.severity in ("critical", "error") and not one.rule.risk for one in kept):
+    if not any(one.finding.severity in ("critical", "error") and not one.finding.risk for one in kept):
         kept += [one for one in ordered if one.rule.fallback and one.rule.id not in explained]
         kept.sort(key=_order)
     return kept
@@ -104,39 +104,75 @@ def _order(one: _Fired) -> tuple[bool, int, bool, int, int, int]:
 def _rule_findings(
     rule: Rule, view: View, language: str, flag_exists: Callable[[str], bool | None], missing: set[str]
 ) -> Iterator[_Fired]:
+    per_item = tuple(when for when in rule.when if any(clause.fact.startswith("item.") for clause in when.facts))
+    found = False
     for item in _items(rule, view):
         scope = view.over({f"item.{name}": Known(value) for name, value in item.items() if _is_value(value)})
-        item_edits = tuple(edit for edit in item.get("edits", ()) if isinstance(edit, Edit))
-        item_evidence = tuple(one for one in item.get("evidence", ()) if isinstance(one, Evidence))
-        for when in rule.when:
-            hit = _alternative(rule, when, scope, missing)
-            if hit is None:
-                continue
-            inner, evidence, line = hit
-            yield _Fired(
-                rule,
-                Finding(
-                    rule=rule.id,
-                    severity=rule.severity,
-                    confidence=item.get("confidence", when.confidence),
-                    risk=rule.risk,
-                    title=filled(_text(rule, when, language, "title"), inner),
-                    explanation=filled(_text(rule, when, language, "why"), inner),
-                    todo=filled(_text(rule, when, language, "todo"), inner),
-                    evidence=_few((*item_evidence, *evidence)),
-                    edits=(*item_edits, *_edits(rule.fix, inner, language, flag_exists)),
-                    status=rule.status,
-                ),
-                line,
-            )
-            break
+        fired = _fired(rule, per_item, scope, language, flag_exists, missing)
+        if fired is not None:
+            found = True
+            yield _with_item(fired, item)
+    if not found:
+        fired = _fired(
+            rule, tuple(when for when in rule.when if when not in per_item), view, language, flag_exists, missing
+        )
+        if fired is not None:
+            yield fired
 
 
 def _items(rule: Rule, view: View) -> Iterable[Mapping[str, object]]:
-    if rule.foreach is None:
-        return ({},)
-    items = view.value(f"derived.{rule.foreach}")
+    items = None if rule.foreach is None else view.value(f"derived.{rule.foreach}")
     return items if isinstance(items, tuple) else ()
+
+
+def _with_item(fired: _Fired, item: Mapping[str, object]) -> _Fired:
+    """The finding with the edits, evidence and confidence that the list item brings along."""
+    edits = tuple(edit for edit in _entries(item, "edits") if isinstance(edit, Edit))
+    evidence = tuple(one for one in _entries(item, "evidence") if isinstance(one, Evidence))
+    confidence = item.get("confidence")
+    finding = replace(
+        fired.finding,
+        edits=(*edits, *fired.finding.edits),
+        evidence=_few((*evidence, *fired.finding.evidence)),
+        confidence=next((one for one in CONFIDENCES if one == confidence), fired.finding.confidence),
+    )
+    return replace(fired, finding=finding)
+
+
+def _entries(item: Mapping[str, object], key: str) -> tuple[object, ...]:
+    value = item.get(key)
+    return value if isinstance(value, tuple) else ()
+
+
+def _fired(
+    rule: Rule,
+    alternatives: Sequence[When],
+    view: View,
+    language: str,
+    flag_exists: Callable[[str], bool | None],
+    missing: set[str],
+) -> _Fired | None:
+    """The rule's finding by the first of the alternatives that holds."""
+    for when in alternatives:
+        hit = _alternative(rule, when, view, missing)
+        if hit is None:
+            continue
+        inner, evidence, line = hit
+        title, why, todo = (filled(_text(rule, when, language, key), inner) for key in ("title", "why", "todo"))
+        finding = Finding(
+            rule=rule.id,
+            severity=when.severity or rule.severity,
+            confidence=when.confidence,
+            risk=rule.risk if when.risk is None else when.risk,
+            title=title,
+            explanation=why,
+            todo=todo,
+            evidence=_few(evidence),
+            edits=tuple(_edits(rule.fix, inner, language, flag_exists)),
+            status=rule.status,
+        )
+        return _Fired(rule, finding, line)
+    return None
 
 
 def _is_value(value: object) -> bool:

@@ -7,6 +7,7 @@ never 0 or "". Rules see nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from qvl_doctor.core.launch import LaunchCommand
     from qvl_doctor.core.logs import LogSummary
     from qvl_doctor.core.model import ModelSpec
-    from qvl_doctor.core.vllm import Knowledge
+    from qvl_doctor.core.vllm.knowledge import Knowledge
 
 Value = bool | int | float | str | tuple["Mapping[str, Any]", ...]
 Compute = Callable[["View"], "Value | None"]
@@ -182,7 +183,16 @@ class View:
         yield from (name for name in self.overlay if name not in self.base)
 
 
-_WORDS_OF_TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_WORDS_OF_TRUTH = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 
 
 def as_number(text: str) -> float | None:
@@ -191,7 +201,7 @@ def as_number(text: str) -> float | None:
         number = float(text.replace(",", "").strip()) if len(text) < 40 else None
     except ValueError:
         return None
-    return number if number is not None and number == number and abs(number) != float("inf") else None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def as_version(text: str | None) -> Version | None:

@@ -99,7 +99,7 @@ def _capability(value: object, problems: list[str]) -> float | None:
     try:
         return float(str(value))
     except ValueError:
-        problems.append("compute_capability must be written like \"8.0\"")
+        problems.append('compute_capability must be written like "8.0"')
         return None
 
 

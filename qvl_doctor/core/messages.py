@@ -39,3 +39,8 @@ def value_of(template: str, view: View) -> str | None:
     if any(view.value(name) is None for name in placeholders(template)):
         return None
     return _PLACEHOLDER.sub(lambda mark: view.text(mark[1]) or "", template)
+
+
+def without_marks(template: str) -> str:
+    """The template for reading without facts: optional segments in brackets, placeholders by their short names."""
+    return _PLACEHOLDER.sub(lambda mark: f"<{mark[1].rpartition('.')[2]}>", _OPTIONAL.sub(r"(\1)", template))

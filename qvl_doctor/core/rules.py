@@ -45,6 +45,8 @@ class When:
     phase: tuple[str, ...] = ()
     vllm: SpecifierSet | None = None
     confidence: Confidence = "certain"
+    severity: Severity | None = None  # in place of the rule's own
+    risk: bool | None = None  # likewise
     facts: tuple[Clause, ...] = ()
     text: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -199,7 +201,9 @@ class _Reader:
     def _unknown_keys(self, table: Mapping[str, Any], known: set[str], name: str | None, index: int) -> None:
         for key in table:
             if key not in known:
-                self.problem(f"unknown key {key!r}; known are {', '.join(sorted(known))}", table=name, index=index, key=key)
+                self.problem(
+                    f"unknown key {key!r}; known are {', '.join(sorted(known))}", table=name, index=index, key=key
+                )
 
     def _tables(self, name: str) -> list[Mapping[str, Any]]:
         entries = self.document.get(name, [])
@@ -271,7 +275,7 @@ class _Reader:
         for fact, text in facts.items():
             try:
                 if not isinstance(text, str):
-                    raise ClauseError(f"a clause is a text such as \"> 1\", got {text!r}")
+                    raise ClauseError(f'a clause is a text such as "> 1", got {text!r}')
                 clauses.append(parse_clause(fact, text))
             except ClauseError as error:
                 self.problem(f"{fact}: {error}", table=name, index=index, key="facts")
@@ -288,14 +292,21 @@ class _Reader:
             return None
 
     def _when(self, entry: Mapping[str, Any], index: int) -> When:
-        known = {"log", "also", "never", "pick", "phase", "vllm", "confidence", "facts", *LANGUAGES}
+        known = {"log", "also", "never", "pick", "phase", "vllm", "confidence", "severity", "risk", "facts", *LANGUAGES}
         self._unknown_keys(entry, known, "when", index)
         confidence = entry.get("confidence", "certain")
         if confidence not in CONFIDENCES:
-            self.problem(f"confidence must be one of {', '.join(CONFIDENCES)}", table="when", index=index, key="confidence")
+            self.problem(
+                f"confidence must be one of {', '.join(CONFIDENCES)}", table="when", index=index, key="confidence"
+            )
         pick = entry.get("pick", "first")
         if pick not in ("first", "last"):
             self.problem("pick must be first or last", table="when", index=index, key="pick")
+        severity, risk = entry.get("severity"), entry.get("risk")
+        if severity is not None and severity not in SEVERITIES:
+            self.problem(f"severity must be one of {', '.join(SEVERITIES)}", table="when", index=index, key="severity")
+        if risk is not None and not isinstance(risk, bool):
+            self.problem("risk must be true or false", table="when", index=index, key="risk")
         when = When(
             index=index,
             log=self._patterns(entry, "log", index),
@@ -305,6 +316,8 @@ class _Reader:
             phase=self._texts(entry, "phase", "when", index),
             vllm=self._specifier(entry, "when", index),
             confidence=confidence,
+            severity=severity if severity in SEVERITIES else None,
+            risk=risk if isinstance(risk, bool) else None,
             facts=self._clauses(entry, "when", index),
             text={language: entry[language] for language in LANGUAGES if isinstance(entry.get(language), dict)},
         )
@@ -385,7 +398,9 @@ class _Reader:
         for key in _TEXT_KEYS:
             first, second = (required_placeholders(text.get(key, "")) for text in (english, chinese))
             if key == "title" and first != second:
-                self.problem(f"title: the languages fill in different facts: {sorted(first ^ second)}", table="zh", key=key)
+                self.problem(
+                    f"title: the languages fill in different facts: {sorted(first ^ second)}", table="zh", key=key
+                )
 
     def _check_fact(self, name: str, groups: set[str], table: str, key: str, index: int = 0) -> None:
         if name.startswith("match.") and name not in groups:

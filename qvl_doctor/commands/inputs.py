@@ -1,0 +1,235 @@
+"""The inputs that commands share: rules, the launch command, the log, GPUs, host facts, release knowledge."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qvl_doctor import resources
+from qvl_doctor.core.derived import load_all
+from qvl_doctor.core.diagnose import Context
+from qvl_doctor.core.gpus import Gpu
+from qvl_doctor.core.host import HostFacts, HostGpu
+from qvl_doctor.core.launch import Document, LaunchCommand, YamlSupportMissing, parse_text
+from qvl_doctor.core.logs import LinePattern, LogSummary
+from qvl_doctor.core.model import ModelSpec
+from qvl_doctor.core.observe import Observed
+from qvl_doctor.core.recover import command_from_args
+from qvl_doctor.core.rules import Rule, RuleProblem, parse_rule
+from qvl_doctor.core.safe_text import printable
+from qvl_doctor.core.vllm.knowledge import Knowledge
+from qvl_doctor.errors import DoctorError
+from qvl_doctor.render import Style
+from qvl_doctor.sources import files, tables, vllm_facts
+from qvl_doctor.text import language_of
+
+_MINIMUM_WIDTH, _DEFAULT_WIDTH, _MAXIMUM_WIDTH = 40, 100, 120
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Everything a diagnosis needs, and remarks for the user."""
+
+    observed: Observed
+    context: Context
+    document: Document | None
+    recovered: bool
+    remarks: tuple[str, ...]
+
+
+def style_of(arguments: argparse.Namespace) -> Style:
+    """Language, width and colour for this run; colour only on a terminal and without NO_COLOR."""
+    on_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns if on_terminal else _DEFAULT_WIDTH
+    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Style(arguments.lang or language_of(), min(max(width, _MINIMUM_WIDTH), _MAXIMUM_WIDTH), colour)
+
+
+def load_rules(folders: Iterable[str]) -> tuple[Rule, ...]:
+    """The built-in rules and those of the folders; a rule of the user's replaces the built-in one of its id.
+
+    Raises DoctorError naming every problem of every file.
+    """
+    load_all()
+    rules: dict[str, Rule] = {}
+    problems: list[RuleProblem] = []
+    for folder in (resources.rules_folder(), *(Path(folder) for folder in folders)):
+        if not folder.is_dir():
+            raise DoctorError(f"rules folder {printable(str(folder))} does not exist")
+        for path in resources.rule_files(folder):
+            rule, found = read_rule(path)
+            problems += found
+            if rule is not None:
+                rules[rule.id] = rule
+    if problems:
+        raise DoctorError("; ".join(f"{one.where}: {one.message}" for one in problems), hint="see docs/rules-format.md")
+    return tuple(rules.values())
+
+
+def read_rule(path: Path) -> tuple[Rule | None, tuple[RuleProblem, ...]]:
+    """One rule file; what cannot be read is a problem like any other."""
+    where = printable(_shortest(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return None, (RuleProblem(f"{where}:1", f"cannot be read: {error}"),)
+    return parse_rule(text, where, file_stem=path.stem)
+
+
+def _shortest(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
+    """Read everything the arguments name. Raises DoctorError for what cannot be read or is not vLLM's."""
+    if not any((arguments.command, arguments.command_file, arguments.log, arguments.pid)):
+        raise DoctorError("nothing to look at", hint="give --log, --command, --command-file or --pid")
+    rules = load_rules(arguments.rules)
+    unknown = set(arguments.ignore) - {rule.id for rule in rules}
+    if unknown:
+        raise DoctorError(f"--ignore: no rule {', '.join(sorted(unknown))}", hint="qvl-doctor rules list names them")
+    host, remarks = files.read_facts(arguments.facts) if arguments.facts else (HostFacts(), ())
+    log = None if arguments.log is None else files.read_log(arguments.log, patterns_of(rules))
+    return assemble(
+        rules,
+        Given(
+            command_text=_command_text(arguments),
+            command_name=_command_name(arguments),
+            log=log,
+            host=host,
+            gpu_text=arguments.gpu,
+            version=arguments.vllm_version,
+            vllm_path=arguments.vllm_path,
+            pid=arguments.pid,
+            model=arguments.model,
+            alone=log is None and not arguments.facts,
+        ),
+        style.language,
+        frozenset(arguments.ignore),
+        remarks=tuple(f"{arguments.facts}: {remark}" for remark in remarks),
+    )
+
+
+def patterns_of(rules: Sequence[Rule]) -> list[LinePattern]:
+    """The log patterns of all rules."""
+    return [LinePattern(key, regex) for rule in rules for key, regex in rule.patterns()]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user handed over, read but not yet understood."""
+
+    command_text: str | None = None
+    command_name: str = "command"
+    log: LogSummary | None = None
+    host: HostFacts = dataclasses.field(default_factory=HostFacts)
+    gpu_text: str | None = None
+    version: str | None = None
+    vllm_path: str | None = None
+    pid: int | None = None
+    model: str | None = None
+    alone: bool = False  # the command is all there is, so it has to be one of vLLM's
+
+
+def assemble(
+    rules: Sequence[Rule], given: Given, language: str, ignore: frozenset[str], *, remarks: tuple[str, ...] = ()
+) -> Gathered:
+    """Understand what was handed over: the command in its document, the release, the model, the GPUs."""
+    notes = list(remarks)
+    document = None if given.command_text is None else _document(given.command_text, given.command_name)
+    launch = document.commands[0] if document is not None and document.commands else None
+    if given.command_text is not None and (launch is None or (given.alone and launch.server == "other")):
+        if given.alone:
+            raise DoctorError(
+                f"{printable(given.command_name)}: no vLLM launch command in it",
+                hint="expected vllm serve …, python -m vllm.entrypoints.openai.api_server …, a file that holds one",
+            )
+        notes.append(f"{printable(given.command_name)}: no vLLM launch command in it; going on without")
+    log = given.log
+    if log is not None and log.lines and not log.facts and not log.matches and not log.failures:
+        notes.append(f"{log.source}: nothing in it looks like vLLM's output")
+    version = given.version or given.host.packages.get("vllm")
+    if version is None and log is not None and log.version is not None:
+        version = str(log.version.value)
+    if version is None and launch is not None:
+        version = launch.version
+    knowledge = _knowledge(version, given)
+    recovered = launch is None and log is not None and bool(log.args)
+    if recovered and log is not None and log.args is not None:
+        text = command_from_args(log.args, _defaults(knowledge))
+        document = None if text is None else parse_text(text, name=log.source, grammar=knowledge)
+        launch = document.commands[0] if document is not None and document.commands else None
+    gpus = tables.parse_gpus(given.gpu_text) if given.gpu_text else tuple(_gpu(gpu) for gpu in given.host.gpus)
+    if given.gpu_text and not gpus:
+        notes.append(f"--gpu {printable(given.gpu_text)}: no GPU understood; going on without")
+    observed = Observed(
+        launch=launch,
+        log=log,
+        host=given.host,
+        gpus=gpus,
+        gpu_text=given.gpu_text,
+        version=given.version,
+        model=given.model,
+    )
+    context = Context(rules, knowledge, _model(given, launch, log), language, ignore)
+    return Gathered(observed, context, document, recovered and launch is not None, tuple(notes))
+
+
+def _command_text(arguments: argparse.Namespace) -> str | None:
+    if arguments.command is not None:
+        if not arguments.command.strip():
+            raise DoctorError("--command is empty")
+        return str(arguments.command)
+    if arguments.command_file is not None:
+        return files.read_text(arguments.command_file, "command file")
+    return None
+
+
+def _command_name(arguments: argparse.Namespace) -> str:
+    if arguments.command_file in (None, "-"):
+        return "command"
+    return Path(arguments.command_file).name
+
+
+def _document(text: str, name: str) -> Document:
+    try:
+        return parse_text(text, name=printable(name), grammar=vllm_facts.knowledge(None))
+    except YamlSupportMissing as error:
+        raise DoctorError(f"{printable(name)}: {error}", hint="pip install 'qvl-doctor[deploy]'") from None
+
+
+def _knowledge(version: str | None, given: Given) -> Knowledge:
+    if given.vllm_path is not None:
+        return vllm_facts.knowledge_from_path(Path(given.vllm_path))
+    return vllm_facts.knowledge(version)
+
+
+def _defaults(knowledge: Knowledge) -> dict[str, object]:
+    return {name.removeprefix("--").replace("-", "_"): flag.default for name, flag in knowledge.flags().items()}
+
+
+def _gpu(gpu: HostGpu) -> Gpu:
+    known = tables.parse_gpus(gpu.name) if gpu.name else ()
+    base = known[0] if known else Gpu(name=gpu.name)
+    stated = {
+        "memory_total_bytes": gpu.memory_total_bytes,
+        "memory_used_bytes": gpu.memory_used_bytes,
+        "compute_capability": gpu.compute_capability,
+    }
+    return dataclasses.replace(base, **{key: value for key, value in stated.items() if value is not None})
+
+
+def _model(given: Given, launch: LaunchCommand | None, log: LogSummary | None) -> ModelSpec | None:
+    name = given.model or (launch.model if launch is not None else None)
+    if name is None and log is not None and (seen := log.facts.get("model")) is not None:
+        name = str(seen.value)
+    return None if name is None else tables.model_spec(name)

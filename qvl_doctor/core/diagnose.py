@@ -1,0 +1,223 @@
+"""The diagnosis: observations in, one report out. Pure; the edges supply the inputs and the release knowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from qvl_doctor.core.derived import load_all
+from qvl_doctor.core.evaluate import Undecided, judge
+from qvl_doctor.core.facts import Known, Objects, View
+from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
+from qvl_doctor.core.launch import Document, LaunchCommand, edited_command
+from qvl_doctor.core.observe import Observed, base_facts
+from qvl_doctor.core.rules import Rule
+from qvl_doctor.core.vllm.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from qvl_doctor.core.model import ModelSpec
+
+State = Literal["failed", "starting", "ready", "degraded", "unknown"]
+try:  # TEMPORARY until core/vllm/flags.py lands
+    from qvl_doctor.core.vllm.flags import FlagProblem, check_flags
+except ImportError:
+    FlagProblem = Any  # type: ignore
+
+    def check_flags(*_a: Any) -> tuple[Any, ...]:  # type: ignore
+        return ()
+
+
+_CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a diagnosis is made with: the rules, the release knowledge, the model if it is one we know."""
+
+    rules: Sequence[Rule]
+    knowledge: Knowledge
+    model: ModelSpec | None = None
+    language: str = "en"
+    ignore: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReport:
+    """One launch command before and after the edits; `editable` is None where it is, else the reason why not."""
+
+    where: str
+    before: str
+    after: str
+    findings: tuple[Finding, ...]
+    edits: tuple[Edit, ...]
+    not_editable: str | None = None
+    recovered: bool = False  # put together from the log's own record of the arguments
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What is known of the server itself; `version_from` is "given", "log", "launch" or "assumed"."""
+
+    vllm_version: str | None
+    version_from: str | None
+    model: str | None
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole answer."""
+
+    server: Server
+    findings: tuple[Finding, ...]
+    undecided: tuple[Undecided, ...]
+    commands: tuple[CommandReport, ...]
+    knowledge: str  # where the knowledge of flags comes from
+    view: View
+
+    @property
+    def worst(self) -> int:
+        """Index in SEVERITIES of the worst finding that is no risk; len(SEVERITIES) where there is none."""
+        return min((SEVERITIES.index(f.severity) for f in self.findings if not f.risk), default=len(SEVERITIES))
+
+
+def diagnose(
+    observed: Observed, context: Context, document: Document | None = None, *, recovered: bool = False
+) -> Report:
+    """Judge one server. With `document` holding several commands, each is judged; the log belongs to the first.
+
+    `recovered` says that `observed.launch` was put together from the log.
+    """
+    load_all()
+    view = _view(observed, context)
+    judgement = judge(
+        context.rules, view, context.language, ignore=context.ignore, flag_exists=_flag_test(context.knowledge)
+    )
+    commands: list[CommandReport] = []
+    if observed.launch is not None:
+        before, after, edits = _corrected(observed.launch, judgement.findings, document)
+        commands.append(
+            CommandReport(
+                where=observed.launch.where,
+                before=before,
+                after=after,
+                findings=judgement.findings,
+                edits=edits,
+                not_editable=None if observed.launch.editable else observed.launch.not_editable_reason,
+                recovered=recovered,
+            )
+        )
+    findings = list(judgement.findings)
+    for command in () if document is None else document.commands[1:]:
+        other = diagnose(Observed(launch=command, gpus=observed.gpus, host=observed.host, version=observed.version,
+                                  gpu_text=observed.gpu_text), context)  # fmt: skip
+        commands += other.commands
+        findings += (one for one in other.findings if not one.risk)
+    return Report(
+        server=_server(observed, view),
+        findings=_union(findings) if len(commands) > 1 else judgement.findings,
+        undecided=judgement.undecided,
+        commands=tuple(commands),
+        knowledge=f"{context.knowledge.basis} {context.knowledge.release}",
+        view=view,
+    )
+
+
+def _view(observed: Observed, context: Context) -> View:
+    facts = base_facts(observed)
+    objects = Objects(
+        launch=observed.launch,
+        log=observed.log,
+        knowledge=context.knowledge,
+        model=context.model,
+        gpus=observed.gpus,
+    )
+    if observed.model is not None:
+        facts.setdefault("launch.model", Known(observed.model, Evidence("launch", "--model", observed.model)))
+    if observed.launch is not None and observed.launch.server != "other":
+        problems = check_flags(observed.launch, context.knowledge, View(facts, objects))
+        facts["derived.flags"] = Known(tuple(_item(problem) for problem in problems))
+    return View(facts, objects)
+
+
+def _item(problem: FlagProblem) -> Mapping[str, Any]:
+    """A flag problem as a list item of the fact table."""
+    fields = {
+        "kind": problem.kind,
+        "flag": problem.flag,
+        "name": problem.name,
+        "value": problem.value,
+        "where": problem.where,
+        "since": problem.since,
+        "until": problem.until,
+        "nearest": problem.nearest,
+        **problem.detail,
+    }
+    return {name: value for name, value in fields.items() if value is not None} | {
+        "edits": problem.edits,
+        "evidence": (Evidence("launch", problem.where, problem.text),),
+        "confidence": _CONFIDENCE_OF_ASSUMED if problem.detail.get("assumed") else None,
+    }
+
+
+def _flag_test(knowledge: Knowledge) -> Any:
+    """Whether a flag exists, where the release at hand is known for sure; None where it is only assumed."""
+
+    def exists(flag: str) -> bool | None:
+        return None if knowledge.basis == "nearest" else knowledge.flag(flag) is not None
+
+    return exists
+
+
+def _corrected(
+    launch: LaunchCommand, findings: Sequence[Finding], document: Document | None
+) -> tuple[str, str, tuple[Edit, ...]]:
+    edits = merged(findings)
+    if document is not None and len(document.commands) == 1:
+        before, after = document.text, document.edited(0, edits) if launch.editable else document.text
+    else:
+        before, after = launch.text, edited_command(launch, edits) if launch.editable else launch.text
+    return before, after, edits
+
+
+def merged(findings: Iterable[Finding]) -> tuple[Edit, ...]:
+    """The edits that make up the corrected command: the first that names a target wins.
+
+    Manual edits are only shown. Those that change behaviour are taken from faults at warning or above, and from one
+    that is merely possible only if it comes first.
+    """
+    taken: dict[tuple[str, str], Edit] = {}
+    for position, finding in enumerate(findings):
+        serious = finding.severity != "info" and not finding.risk
+        trusted = serious and (finding.confidence != "possible" or position == 0)
+        for edit in finding.edits:
+            if edit.safety == "manual" or (edit.safety == "unsafe" and not trusted):
+                continue
+            if edit.op in ("package", "host", "client"):
+                continue
+            kind = "env" if edit.op in ("env", "unset-env") else "docker" if edit.op == "docker" else "flag"
+            taken.setdefault((kind, edit.name), edit)
+    return tuple(taken.values())
+
+
+def _server(observed: Observed, view: View) -> Server:
+    known = view.known("version.vllm")
+    version = None if known is None else str(known.value)
+    source = None if known is None or known.evidence is None else known.evidence.source
+    state: State = "unknown" if observed.log is None else observed.log.state
+    model = view.text("launch.model") or view.text("log.model")
+    return Server(version, {"host": "given", None: "assumed"}.get(source, source), model, state)
+
+
+def _union(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings of several commands in order, the same rule with the same evidence once."""
+    kept: dict[tuple[str, tuple[Evidence, ...]], Finding] = {}
+    for finding in findings:
+        kept.setdefault((finding.rule, finding.evidence), finding)
+    ordered = sorted(kept.values(), key=lambda one: (one.risk, SEVERITIES.index(one.severity)))
+    return tuple(ordered)

@@ -1,0 +1,14 @@
+"""Text from outside made fit for a terminal: no escape sequences, no control or direction-changing characters."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\^_a-z])?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def printable(text: str, *, keep_newlines: bool = True) -> str:
+    """`text` without terminal escapes; other control characters become "\N{REPLACEMENT CHARACTER}"."""
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _ESCAPE.sub("", text.replace("\r\n", "\n")))
+    return text if keep_newlines else text.replace("\n", " ").replace("\t", " ")

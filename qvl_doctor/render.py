@@ -1,0 +1,193 @@
+"""Reports for people: the answer first, then the line that proves it, why, what to do, the corrected command."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from qvl_doctor.core.diagnose import CommandReport, Report
+from qvl_doctor.core.findings import Edit, Finding
+from qvl_doctor.core.masking import masked
+from qvl_doctor.core.safe_text import printable
+from qvl_doctor.report import manual_edits
+from qvl_doctor.text import words
+
+_COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36", "good": "32", "dim": "2", "bold": "1"}
+_MARKS = {"critical": "✗", "error": "✗", "warning": "!", "info": "i"}
+_EVIDENCE_CHARACTERS = 400
+_LABEL_CELLS = 8
+_ATOM = re.compile(r"\s+|[^\s\u2e80-\uffef]+|[\u2e80-\uffef]")  # words; CJK breaks anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How to write: language, width in terminal cells, colour or not."""
+
+    language: str
+    width: int = 100
+    colour: bool = False
+
+    def paint(self, text: str, kind: str) -> str:
+        return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if self.colour else text
+
+
+def cells(text: str) -> int:
+    """Terminal cells that the text takes; wide East Asian characters take two."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of at most `width` cells, later lines with `indent`; longer words stay whole."""
+    lines: list[str] = []
+    current, used = "", 0
+    for atom in _ATOM.findall(text.replace("\n", " ")):
+        size = cells(atom)
+        closing = atom in "，。；：、）！？”》"  # never begins a line
+        if used + size > width and current.strip() and not closing:
+            lines.append(current.rstrip())
+            current, used = indent, cells(indent)
+            if atom.isspace():
+                continue
+        current, used = current + atom, used + size
+    return [*lines, current.rstrip()] if current.strip() else lines
+
+
+def report_text(report: Report, style: Style, *, verbose: bool = False) -> str:
+    """The diagnosis as a page of text."""
+    lines = [*_head(report, style)]
+    for position, finding in enumerate(report.findings):
+        lines += ["", *_finding(finding, style, full=position == 0 or finding.severity in ("critical", "error"))]
+    for command in report.commands:
+        lines += ["", *_command(command, report, style)]
+    by_hand = manual_edits(report)
+    if by_hand:
+        lines += ["", style.paint(f"{words(style.language, 'manual')}:", "bold")]
+        for edit in by_hand:
+            lines += _bullet(f"{edit_text(edit, style.language)}{_because(edit, style)}", style)
+    if verbose and report.undecided:
+        lines += ["", style.paint(f"{words(style.language, 'undecided')}:", "bold")]
+        for one in report.undecided:
+            text = words(style.language, "undecided_line", rule=one.rule, facts=", ".join(one.missing))
+            lines += _bullet(text, style)
+    return "\n".join(lines)
+
+
+def fix_text(report: Report, style: Style) -> str:
+    """Differences and the corrected command of each launch command, without the diagnosis."""
+    lines: list[str] = []
+    for command in report.commands:
+        lines += [*_difference(command, style), *_command(command, report, style), ""]
+    by_hand = manual_edits(report)
+    if by_hand:
+        lines.append(style.paint(f"{words(style.language, 'manual')}:", "bold"))
+        for edit in by_hand:
+            lines += _bullet(f"{edit_text(edit, style.language)}{_because(edit, style)}", style)
+    return "\n".join(lines).rstrip("\n")
+
+
+def edit_text(edit: Edit, language: str) -> str:
+    """One edit in a few words."""
+    value = "" if edit.value is None else masked(edit.value)
+    if edit.op == "set" and edit.name == "model":
+        key = "op_model"
+    elif edit.op == "set" and value in ("", "true"):
+        key = "op_switch_on"
+    else:
+        key = f"op_{edit.op}"
+    return printable(words(language, key, name=edit.name, value=value), keep_newlines=False)
+
+
+def _head(report: Report, style: Style) -> Iterator[str]:
+    server = report.server
+    faults = [finding for finding in report.findings if not finding.risk and finding.severity != "info"]
+    if not faults:
+        risks = sum(finding.risk for finding in report.findings)
+        key = "nothing_wrong_with_risks" if risks else "nothing_wrong"
+        yield style.paint(words(style.language, key, count=risks), "good")
+    parts = [f"{words(style.language, 'state')}: {words(style.language, f'state_{server.state}')}"]
+    release = report.knowledge.partition(" ")[2]
+    if server.vllm_version:
+        parts.append(f"{words(style.language, 'version')} {server.vllm_version}")
+    if report.knowledge.startswith("nearest"):
+        key = "version_nearest" if server.vllm_version else "version_assumed"
+        parts.append(words(style.language, key, version=server.vllm_version, release=release))
+    if server.model:
+        parts.append(server.model)
+    yield style.paint(printable(" · ".join(parts), keep_newlines=False), "dim")
+
+
+def _finding(finding: Finding, style: Style, *, full: bool) -> Iterator[str]:
+    language = style.language
+    tags = [words(language, "risk") if finding.risk else words(language, f"severity_{finding.severity}")]
+    tags += [words(language, f"confidence_{finding.confidence}"), finding.rule]
+    if finding.status == "preview":
+        tags.append(words(language, "preview"))
+    title = printable(masked(f"{_MARKS[finding.severity]} {finding.title}"), keep_newlines=False)
+    first, *rest = wrapped(title, style.width, "  ")
+    yield style.paint(first, finding.severity)
+    for line in rest:
+        yield style.paint(line, finding.severity)
+    yield style.paint(f"  [{', '.join(tags)}]", "dim")
+    for evidence in finding.evidence[: 3 if full else 1]:
+        text = printable(masked(evidence.text), keep_newlines=False)
+        if len(text) > _EVIDENCE_CHARACTERS:
+            text = f"{text[:_EVIDENCE_CHARACTERS]}…"
+        where = printable(evidence.where, keep_newlines=False)
+        for line in wrapped(f"  {where} │ {text}", style.width, "    "):
+            yield style.paint(line, "dim")
+    if full:
+        yield from _labelled("why", finding.explanation, style)
+    yield from _labelled("todo", finding.todo, style)
+
+
+def _labelled(key: str, text: str, style: Style) -> Iterator[str]:
+    label = f"  {words(style.language, key)}:"
+    pad = " " * max(1, _LABEL_CELLS - cells(label))
+    clean = printable(masked(text), keep_newlines=False)
+    first, *rest = wrapped(f"{label}{pad}{clean}", style.width, " " * _LABEL_CELLS) or [label]
+    yield style.paint(label, "bold") + first[len(label) :]
+    yield from rest
+
+
+def _command(command: CommandReport, report: Report, style: Style) -> Iterator[str]:
+    language = style.language
+    if len(report.commands) > 1:
+        yield style.paint(words(language, "article_command", where=command.where), "bold")
+    if not command.edits:
+        yield words(language, "command_unchanged")
+        return
+    if command.not_editable is not None:
+        yield style.paint(words(language, "command_not_editable", reason=command.not_editable), "bold")
+    else:
+        key = "command_recovered" if command.recovered else "command_now"
+        yield style.paint(f"{words(language, key)}:", "bold")
+        yield ""
+        yield from (f"  {line}" for line in printable(masked(command.after)).rstrip("\n").split("\n"))
+        yield ""
+    for edit in command.edits:
+        mark = " (!)" if edit.safety == "unsafe" else ""
+        yield from _bullet(f"{edit_text(edit, language)}{mark}{_because(edit, style)}", style)
+    if any(edit.safety == "unsafe" for edit in command.edits):
+        yield from wrapped(f"  (!) {words(language, 'command_cautions').rstrip(':：')}", style.width, "      ")
+
+
+def _difference(command: CommandReport, style: Style) -> Iterator[str]:
+    before, after = (printable(masked(text)).splitlines() for text in (command.before, command.after))
+    for line in difflib.unified_diff(before, after, command.where, command.where, lineterm="", n=2):
+        kind = {"+": "good", "-": "error"}.get(line[:1], "dim")
+        yield style.paint(line, kind)
+    if command.changed:
+        yield ""
+
+
+def _bullet(text: str, style: Style) -> list[str]:
+    return wrapped(f"  • {printable(text, keep_newlines=False)}", style.width, "    ")
+
+
+def _because(edit: Edit, style: Style) -> str:
+    if not edit.reason:
+        return ""
+    return f"：{edit.reason}" if style.language == "zh" else f": {edit.reason}"

@@ -1,0 +1,88 @@
+"""Files as inputs: text with a bound, logs as a stream, facts as JSON. Errors are one line for the user."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from qvl_doctor.core.host import HostFacts, host_facts
+from qvl_doctor.core.logs import LinePattern, LogReader, LogSummary
+from qvl_doctor.core.safe_text import printable
+from qvl_doctor.errors import DoctorError
+
+_TEXT_LIMIT_BYTES = 4 << 20
+_CHUNK_BYTES = 1 << 20
+
+
+def read_text(path: str, what: str) -> str:
+    """A text file of at most 4 MiB ("-": standard input). Raises DoctorError."""
+    with _opened(path, what) as stream:
+        data = stream.read(_TEXT_LIMIT_BYTES + 1)
+    if len(data) > _TEXT_LIMIT_BYTES:
+        raise DoctorError(
+            f"{what} {printable(path)} is larger than 4 MiB", hint="give the file with the command itself"
+        )
+    if not data.strip():
+        raise DoctorError(f"{what} {printable(path)} is empty")
+    if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DoctorError(f"{what} {printable(path)} is a binary file", hint="give a text file")
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    # newline handling stays the caller's: the text is edited by span and must survive byte for byte
+    return data.decode(encoding, errors="surrogateescape")
+
+
+def read_log(path: str, patterns: Sequence[LinePattern]) -> LogSummary:
+    """Stream a log of any size through the reader. Raises DoctorError where it cannot be read or holds no text."""
+    name = "stdin" if path == "-" else Path(path).name
+    reader = LogReader(patterns, source=printable(name))
+    with _opened(path, "log") as stream:
+        for chunk in _chunks(stream):
+            reader.feed(chunk)
+    summary = reader.finish()
+    if summary.size_bytes == 0:
+        raise DoctorError(
+            f"log {printable(path)} is empty", hint="give the file that holds the server's output (stderr too)"
+        )
+    if summary.binary:
+        raise DoctorError(f"log {printable(path)} is a binary file", hint="give the server's output as text")
+    return summary
+
+
+def read_facts(path: str) -> tuple[HostFacts, tuple[str, ...]]:
+    """Host facts out of a JSON file and remarks on unknown keys. Raises DoctorError where it is not of that form."""
+    text = read_text(path, "facts file")
+    try:
+        document = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise DoctorError(f"facts file {printable(path)}{where} is not valid JSON: {reason}") from None
+    facts, problems = host_facts(document)
+    wrong = [problem for problem in problems if not problem.startswith("unknown key")]
+    if wrong:
+        raise DoctorError(f"facts file {printable(path)}: {'; '.join(wrong)}")
+    return facts, problems
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _opened(path: str, what: str) -> BinaryIO:
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        mode = Path(path).stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise DoctorError(f"{what} {printable(path)} is a folder", hint="name a file in it")
+        return Path(path).open("rb")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DoctorError(f"{what} {printable(path)} cannot be read: {reason}") from None
+    except ValueError:
+        raise DoctorError(f"{what} {printable(path)} is no valid file name") from None
