@@ -58,16 +58,15 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     top = _Parser(
         prog="qvl-doctor",
-        description="Finds out why Qwen-VL on vLLM does not start, dies, hangs or is slow, and gives one command that works.",
+        description="Finds out why Qwen-VL on vLLM does not start, dies, hangs or is slow.",
         epilog=(
             "examples:\n"
             "  qvl-doctor diagnose --log server.log --command-file start.sh\n"
-            "  qvl-doctor diagnose --command 'vllm serve Qwen/Qwen2.5-VL-7B-Instruct' --gpu 'RTX 3090' --vllm-version 0.11.0\n"
+            "  qvl-doctor diagnose --command 'vllm serve Qwen/Qwen2.5-VL-7B-Instruct' --gpu 'RTX 3090'\n"
             "  qvl-doctor fix --log server.log --command-file start.sh\n"
             "  qvl-doctor flags --vllm-version 0.11.2\n"
             "  qvl-doctor rules show max-len-exceeds-kv\n"
         ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"qvl-doctor {__version__}")
     commands = top.add_subparsers(dest="command_name", metavar="COMMAND", required=True, parser_class=_Parser)
@@ -81,9 +80,8 @@ def parser() -> argparse.ArgumentParser:
 class _Parser(argparse.ArgumentParser):
     """Reports wrong usage as the program reports everything else: one line and what to do."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(*arguments, allow_abbrev=False, **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> Any:
         raise DoctorError(message, hint=f"see {self.prog} --help")
@@ -127,7 +125,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     launch.add_argument(
         "--command-file",
         metavar="FILE",
-        help="a script, compose file, Kubernetes manifest, systemd unit, vLLM YAML, Python or article (-: standard input)",
+        help="a script, compose file, manifest, systemd unit, vLLM YAML, Python or article (-: standard input)",
     )
     inputs.add_argument("--log", metavar="FILE", help="a vLLM log of any version and size (-: standard input)")
     inputs.add_argument("--pid", type=_pid, metavar="PID", help="a running server on this host")

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> Result:
         raise DoctorError(
             f"no vLLM installation found at {printable(str(path))}", hint="name site-packages/vllm or a venv"
         )
-    remarks = ()
+    remarks: tuple[str, ...] = ()
     if known.basis == "nearest" and arguments.vllm_version:
         remarks = (f"{printable(arguments.vllm_version)} is not among the known releases; showing {known.release}",)
     return Result(

@@ -26,7 +26,7 @@ from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.errors import DoctorError
 from qvl_doctor.render import Style
-from qvl_doctor.sources import files, tables, vllm_facts
+from qvl_doctor.sources import files, processes, tables, vllm_facts
 from qvl_doctor.text import language_of
 
 _MINIMUM_WIDTH, _DEFAULT_WIDTH, _MAXIMUM_WIDTH = 40, 100, 120
@@ -98,18 +98,25 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     if unknown:
         raise DoctorError(f"--ignore: no rule {', '.join(sorted(unknown))}", hint="qvl-doctor rules list names them")
     host, remarks = files.read_facts(arguments.facts) if arguments.facts else (HostFacts(), ())
+    if arguments.pid is not None and (arguments.command or arguments.command_file):
+        raise DoctorError("--pid brings its own command", hint="leave out --command and --command-file")
+    process = None if arguments.pid is None else processes.running(arguments.pid)
+    if process is not None:
+        host = dataclasses.replace(host, env={**process.env, **host.env})
+    installation = arguments.vllm_path
+    if installation is None and process is not None:
+        installation = process.interpreter
     log = None if arguments.log is None else files.read_log(arguments.log, patterns_of(rules))
     return assemble(
         rules,
         Given(
-            command_text=_command_text(arguments),
-            command_name=_command_name(arguments),
+            command_text=_command_text(arguments) if process is None else process.command,
+            command_name=_command_name(arguments) if process is None else f"process {process.pid}",
             log=log,
             host=host,
             gpu_text=arguments.gpu,
             version=arguments.vllm_version,
-            vllm_path=arguments.vllm_path,
-            pid=arguments.pid,
+            vllm_path=None if installation is None else Path(installation),
             model=arguments.model,
             alone=log is None and not arguments.facts,
         ),
@@ -134,8 +141,7 @@ class Given:
     host: HostFacts = dataclasses.field(default_factory=HostFacts)
     gpu_text: str | None = None
     version: str | None = None
-    vllm_path: str | None = None
-    pid: int | None = None
+    vllm_path: Path | None = None
     model: str | None = None
     alone: bool = False  # the command is all there is, so it has to be one of vLLM's
 
@@ -208,9 +214,15 @@ def _document(text: str, name: str) -> Document:
 
 
 def _knowledge(version: str | None, given: Given) -> Knowledge:
-    if given.vllm_path is not None:
-        return vllm_facts.knowledge_from_path(Path(given.vllm_path))
-    return vllm_facts.knowledge(version)
+    if given.vllm_path is None:
+        return vllm_facts.knowledge(version)
+    known = vllm_facts.knowledge_from_path(given.vllm_path)
+    if known is None:
+        raise DoctorError(
+            f"no vLLM installation found at {printable(str(given.vllm_path))}",
+            hint="name site-packages/vllm, a virtual environment or a checkout",
+        )
+    return known
 
 
 def _defaults(knowledge: Knowledge) -> dict[str, object]:
@@ -220,12 +232,12 @@ def _defaults(knowledge: Knowledge) -> dict[str, object]:
 def _gpu(gpu: HostGpu) -> Gpu:
     known = tables.parse_gpus(gpu.name) if gpu.name else ()
     base = known[0] if known else Gpu(name=gpu.name)
-    stated = {
-        "memory_total_bytes": gpu.memory_total_bytes,
-        "memory_used_bytes": gpu.memory_used_bytes,
-        "compute_capability": gpu.compute_capability,
-    }
-    return dataclasses.replace(base, **{key: value for key, value in stated.items() if value is not None})
+    return dataclasses.replace(
+        base,
+        memory_total_bytes=base.memory_total_bytes if gpu.memory_total_bytes is None else gpu.memory_total_bytes,
+        memory_used_bytes=base.memory_used_bytes if gpu.memory_used_bytes is None else gpu.memory_used_bytes,
+        compute_capability=base.compute_capability if gpu.compute_capability is None else gpu.compute_capability,
+    )
 
 
 def _model(given: Given, launch: LaunchCommand | None, log: LogSummary | None) -> ModelSpec | None:

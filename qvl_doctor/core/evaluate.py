@@ -107,7 +107,8 @@ def _rule_findings(
     per_item = tuple(when for when in rule.when if any(clause.fact.startswith("item.") for clause in when.facts))
     found = False
     for item in _items(rule, view):
-        scope = view.over({f"item.{name}": Known(value) for name, value in item.items() if _is_value(value)})
+        plain = {name: value for name, value in item.items() if isinstance(value, bool | int | float | str)}
+        scope = view.over({f"item.{name}": Known(value) for name, value in plain.items()})
         fired = _fired(rule, per_item, scope, language, flag_exists, missing)
         if fired is not None:
             found = True
@@ -173,10 +174,6 @@ def _fired(
         )
         return _Fired(rule, finding, line)
     return None
-
-
-def _is_value(value: object) -> bool:
-    return isinstance(value, bool | int | float | str)
 
 
 def _text(rule: Rule, when: When, language: str, key: str) -> str:

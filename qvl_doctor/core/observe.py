@@ -97,13 +97,17 @@ def _launch_facts(launch: LaunchCommand) -> Iterator[tuple[str, Known]]:
     container = launch.container
     yield "launch.in_container", Known(container is not None)
     if container is not None:
-        for attribute in ("image", "gpus", "ipc", "shm_size_bytes", "network"):
-            value = getattr(container, attribute, None)
-            if value is not None:
-                yield (
-                    f"launch.container.{attribute}",
-                    Known(value, Evidence("launch", launch.where, f"{attribute}={value}")),
-                )
+        stated: dict[str, Value | None] = {
+            "image": container.image,
+            "gpus": container.gpus,
+            "ipc": container.ipc,
+            "shm_size_bytes": container.shm_size_bytes,
+            "network": container.network,
+        }
+        for attribute, setting in stated.items():
+            if setting is not None:
+                evidence = Evidence("launch", launch.where, f"{attribute}={setting}")
+                yield f"launch.container.{attribute}", Known(setting, evidence)
 
 
 def _document(where: str) -> str:
