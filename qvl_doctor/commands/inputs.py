@@ -151,24 +151,27 @@ def assemble(
 ) -> Gathered:
     """Understand what was handed over: the command in its document, the release, the model, the GPUs."""
     notes = list(remarks)
-    document = None if given.command_text is None else _document(given.command_text, given.command_name)
+    log = given.log
+    version = given.version or given.host.packages.get("vllm")
+    if version is None and log is not None and log.version is not None:
+        version = str(log.version.value)
+    knowledge = _knowledge(version, given.vllm_path)
+    document = None if given.command_text is None else _document(given.command_text, given.command_name, knowledge)
     launch = document.commands[0] if document is not None and document.commands else None
+    if version is None and launch is not None and launch.version is not None and given.vllm_path is None:
+        # the image's tag says which release splits the arguments
+        knowledge = _knowledge(launch.version, None)
+        document = _document(launch.document, given.command_name, knowledge)
+        launch = document.commands[0] if document.commands else None
     if given.command_text is not None and (launch is None or (given.alone and launch.server == "other")):
         if given.alone:
             raise DoctorError(
                 f"{printable(given.command_name)}: no vLLM launch command in it",
-                hint="expected vllm serve …, python -m vllm.entrypoints.openai.api_server …, a file that holds one",
+                hint="expected vllm serve …, python -m vllm.entrypoints.openai.api_server …, or a file that holds one",
             )
         notes.append(f"{printable(given.command_name)}: no vLLM launch command in it; going on without")
-    log = given.log
     if log is not None and log.lines and not log.facts and not log.matches and not log.failures:
         notes.append(f"{log.source}: nothing in it looks like vLLM's output")
-    version = given.version or given.host.packages.get("vllm")
-    if version is None and log is not None and log.version is not None:
-        version = str(log.version.value)
-    if version is None and launch is not None:
-        version = launch.version
-    knowledge = _knowledge(version, given)
     recovered = launch is None and log is not None and bool(log.args)
     if recovered and log is not None and log.args is not None:
         text = command_from_args(log.args, _defaults(knowledge))
@@ -206,20 +209,20 @@ def _command_name(arguments: argparse.Namespace) -> str:
     return Path(arguments.command_file).name
 
 
-def _document(text: str, name: str) -> Document:
+def _document(text: str, name: str, knowledge: Knowledge) -> Document:
     try:
-        return parse_text(text, name=printable(name), grammar=vllm_facts.knowledge(None))
+        return parse_text(text, name=printable(name), grammar=knowledge)
     except YamlSupportMissing as error:
         raise DoctorError(f"{printable(name)}: {error}", hint="pip install 'qvl-doctor[deploy]'") from None
 
 
-def _knowledge(version: str | None, given: Given) -> Knowledge:
-    if given.vllm_path is None:
+def _knowledge(version: str | None, installation: Path | None) -> Knowledge:
+    if installation is None:
         return vllm_facts.knowledge(version)
-    known = vllm_facts.knowledge_from_path(given.vllm_path)
+    known = vllm_facts.knowledge_from_path(installation)
     if known is None:
         raise DoctorError(
-            f"no vLLM installation found at {printable(str(given.vllm_path))}",
+            f"no vLLM installation found at {printable(str(installation))}",
             hint="name site-packages/vllm, a virtual environment or a checkout",
         )
     return known
