@@ -16,8 +16,6 @@ from qvl_doctor.core.facts import View, derived
 _FLAGS = {
     "gpu_memory_utilization": ("float", "", "share of each GPU's total memory that vLLM may use"),
     "max_model_len": ("int", "tokens", "longest sequence"),
-    "max_num_seqs": ("int", "", "sequences of one batch"),
-    "max_num_batched_tokens": ("int", "tokens", "tokens of one batch"),
     "tensor_parallel_size": ("int", "", "GPUs that share each layer"),
     "pipeline_parallel_size": ("int", "", "groups of layers"),
     "data_parallel_size": ("int", "", "copies of the model"),
@@ -47,6 +45,30 @@ def _in_force(name: str) -> Callable[[View], bool | int | float | str | None]:
 
 for _name, (_kind, _unit, _meaning) in _FLAGS.items():
     derived(f"effective.{_name}", _kind, _unit, f"{_meaning}, in force")(_in_force(_name))
+
+
+def _batch_default(view: View, of_server: str, of_python: str) -> int | None:
+    """The release's default for this GPU's memory and name (`Knowledge.batch_defaults`)."""
+    memory_gib, knowledge = view.number("gpu.memory_total_gib"), view.objects.knowledge
+    if memory_gib is None or knowledge is None or view.text("effective.engine") != "V1":
+        return None
+    row = knowledge.batch_defaults(memory_gib, view.text("gpu.name") or "")
+    value = None if row is None else getattr(row, of_python if view.text("launch.server") == "llm" else of_server)
+    return value if isinstance(value, int) else None
+
+
+@derived("effective.max_num_seqs", "int", "", "sequences of one batch, in force")
+def _max_num_seqs(view: View) -> int | None:
+    stated = _in_force("max_num_seqs")(view)
+    if isinstance(stated, int):
+        return stated
+    return 256 if view.text("effective.engine") == "V0" else _batch_default(view, "seqs_server", "seqs_llm")
+
+
+@derived("effective.max_num_batched_tokens", "int", "tokens", "tokens of one batch, in force")
+def _max_num_batched_tokens(view: View) -> int | None:
+    stated = _in_force("max_num_batched_tokens")(view)
+    return stated if isinstance(stated, int) else _batch_default(view, "tokens_server", "tokens_llm")
 
 
 @derived("effective.world_size", "int", "", "GPUs of one copy of the model: tensor times pipeline parallel")
