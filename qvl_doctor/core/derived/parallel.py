@@ -1,0 +1,219 @@
+"""Facts about splitting a model over GPUs: what divides, what the weights need, and the checkpoint that would fit.
+
+Constraints: heads by tensor parallel size (vllm/config/model.py verify_with_parallel_config), sharded dimensions by the
+quantization group or block (layers/quantization/utils/marlin_utils.py, fp8.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+from packaging.version import Version
+
+from qvl_doctor.core.facts import View, derived
+from qvl_doctor.core.model import ModelSpec
+
+_FP8_BLOCK = 128  # Qwen's own FP8 checkpoints: blocks of 128 x 128 (weight_block_size in config.json)
+_PADDED_INTERMEDIATE = 29696  # Qwen's AWQ and GPTQ of the 72B: 29568 padded up, = 8 x 29 x 128
+
+
+def _heads(view: View) -> int | None:
+    return view.integer("match.heads") or view.integer("model.attention_heads")
+
+
+def _tensor_parallel(view: View) -> int | None:
+    return view.integer("match.tp") or view.integer("effective.tensor_parallel_size")
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    return next(size for size in range(min(number, limit), 0, -1) if number % size == 0)
+
+
+@derived(
+    "derived.heads_divide", "bool", "", "the attention heads can be shared out evenly over the tensor parallel size"
+)
+def _heads_divide(view: View) -> bool | None:
+    heads, size = view.integer("model.attention_heads"), view.integer("effective.tensor_parallel_size")
+    return None if heads is None or not size or size < 1 else heads % size == 0
+
+
+@derived(
+    "plan.tensor_parallel_divisor", "int", "", "largest tensor parallel size below the one given that divides the heads"
+)
+def _tensor_parallel_divisor(view: View) -> int | None:
+    heads, size = _heads(view), _tensor_parallel(view)
+    if heads is None or size is None or size < 2 or heads < 1:
+        return None
+    return _largest_divisor(heads, size if heads % size else size - 1)
+
+
+@derived(
+    "plan.data_parallel_rest",
+    "int",
+    "",
+    "copies of the model for the GPUs that the smaller tensor parallel size leaves",
+)
+def _data_parallel_rest(view: View) -> int | None:
+    size, smaller = _tensor_parallel(view), view.integer("plan.tensor_parallel_divisor")
+    return None if not size or not smaller or size // smaller < 2 else size // smaller
+
+
+@derived(
+    "plan.tensor_parallel_for_gpus", "int", "", "largest tensor parallel size that the GPUs at hand and the heads allow"
+)
+def _tensor_parallel_for_gpus(view: View) -> int | None:
+    gpus = view.integer("match.gpus") or view.integer("gpu.count")
+    if not gpus or gpus < 1:
+        return None
+    heads = view.integer("model.attention_heads")
+    return _largest_divisor(heads, gpus) if heads else 1 << (gpus.bit_length() - 1)
+
+
+@derived("plan.tensor_parallel_for_weights", "int", "", "smallest tensor parallel size over which the weights fit")
+def _tensor_parallel_for_weights(view: View) -> int | None:
+    """Weights, 3 GiB for dry run and context, and 2 GiB of KV cache within 0.92 of each card; heads must divide."""
+    weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
+    current, heads = view.integer("effective.tensor_parallel_size"), view.integer("model.attention_heads")
+    if weights is None or card is None or current is None or heads is None:
+        return None
+    gpus = view.integer("gpu.count")
+    for size in range(current + 1, 65):
+        if heads % size == 0 and weights * current / size + 5 <= 0.92 * card:
+            return size if gpus is None or gpus <= current or size <= gpus else None
+    return None
+
+
+def _variant(model: ModelSpec, *words: str) -> str | None:
+    return next((name for word in words for name in model.variants if word in name.lower()), None)
+
+
+@derived("plan.quantized_checkpoint", "str", "", "a quantized checkpoint that Qwen publishes of the same model")
+def _quantized_checkpoint(view: View) -> str | None:
+    """FP8 for cards that compute it, else AWQ or GPTQ; not where the checkpoint is quantized already."""
+    model = view.objects.model
+    if model is None or model.quantization is not None:
+        return None
+    capability = view.number("gpu.compute_capability")
+    if capability is not None and capability < 8.9:
+        return _variant(model, "awq", "int4", "fp8" if capability >= 8.0 else "awq")
+    return _variant(model, "fp8", "awq", "int4")
+
+
+@derived("plan.fp8_checkpoint", "str", "", "the FP8 checkpoint that Qwen publishes of the same model")
+def _fp8_checkpoint(view: View) -> str | None:
+    model = view.objects.model
+    return None if model is None or model.quantization is not None else _variant(model, "fp8")
+
+
+@derived("plan.gptq_checkpoint", "str", "", "the GPTQ checkpoint that Qwen publishes of the same model, for old GPUs")
+def _gptq_checkpoint(view: View) -> str | None:
+    model = view.objects.model
+    return None if model is None else _variant(model, "gptq-int4", "gptq", "awq")
+
+
+@derived("plan.official_same_method", "str", "", "Qwen's own checkpoint quantized by the same method as the one given")
+def _official_same_method(view: View) -> str | None:
+    model = view.objects.model
+    if model is None or model.quantization is None or _official(model):
+        return None
+    return _variant(model, model.quantization.method)
+
+
+def _official(model: ModelSpec) -> bool:
+    """Whether the checkpoint is one of Qwen's own, by its hub id or by the folder that it was downloaded to."""
+    tail = model.name.lower().rstrip("/").rpartition("/")[2]
+    return any(tail == name.lower().rpartition("/")[2] for name in model.variants)
+
+
+def _sharded_width(model: ModelSpec) -> int | None:
+    """The dimension that tensor parallelism splits and quantization groups: the MLP's, or one expert's."""
+    if model.moe:
+        return model.moe_intermediate_size
+    width = model.intermediate_size
+    padded = width == 29568 and _official(model)
+    return _PADDED_INTERMEDIATE if padded and model.quantization is not None else width
+
+
+def _group(model: ModelSpec) -> int | None:
+    method = model.quantization
+    if method is None:
+        return None
+    if method.method == "fp8":
+        return _FP8_BLOCK if _official(model) else None
+    return method.group or None
+
+
+@derived(
+    "plan.tensor_parallel_for_group",
+    "int",
+    "",
+    "largest smaller tensor parallel size that keeps quantization groups whole",
+)
+def _tensor_parallel_for_group(view: View) -> int | None:
+    size, model = view.integer("effective.tensor_parallel_size"), view.objects.model
+    if model is None or size is None or size < 2 or model.attention_heads is None:
+        return None
+    width = _sharded_width(model)
+    if width is None:
+        return None
+    group = _group(model) or _FP8_BLOCK
+    sizes = (n for n in range(size - 1, 0, -1) if (model.attention_heads or 1) % n == 0 and width % (n * group) == 0)
+    return next(sizes, None)
+
+
+@derived(
+    "derived.fp8_block_misaligned", "bool", "", "a shard of Qwen's FP8 checkpoint is no multiple of its block of 128"
+)
+def _fp8_block_misaligned(view: View) -> bool | None:
+    """Checked by vLLM up to 0.21 (fp8.py); experts that are shared out whole (--enable-expert-parallel) are not cut."""
+    model, size = view.objects.model, view.integer("effective.tensor_parallel_size")
+    version = view.version("version.vllm")
+    if model is None or size is None or version is None or model.quantization is None:
+        return None
+    width, group = _sharded_width(model), _group(model)
+    if model.quantization.method != "fp8" or width is None or group is None or version >= Version("0.22.dev0"):
+        return False
+    whole = model.moe and bool(view.flag("launch.enable_expert_parallel"))
+    return not whole and width % (size * group) != 0
+
+
+@derived("derived.group_misaligned", "bool", "", "a shard of the AWQ or GPTQ checkpoint cuts a quantization group")
+def _group_misaligned(view: View) -> bool | None:
+    model, size = view.objects.model, view.integer("effective.tensor_parallel_size")
+    if model is None or size is None or model.quantization is None or model.moe:
+        return None
+    width, group = _sharded_width(model), _group(model)
+    if model.quantization.method not in ("awq", "gptq") or width is None or group is None:
+        return None
+    return size > 1 and width % (size * group) != 0
+
+
+@derived("derived.tp_needless", "bool", "", "the model fits on one GPU with room, and the GPUs talk over PCIe only")
+def _tp_needless(view: View) -> bool | None:
+    size, weights = view.integer("effective.tensor_parallel_size"), view.number("derived.weights_gib")
+    card, gpus = view.number("derived.oom_card_gib"), view.objects.gpus
+    if size is None or weights is None or card is None or not gpus:
+        return None
+    return size > 1 and weights * size < 0.6 * card and all(gpu.nvlink is False for gpu in gpus)
+
+
+@derived("derived.gpu_spread_gib", "float", "GiB", "how much more the fullest GPU holds than the emptiest")
+def _gpu_spread(view: View) -> float | None:
+    used = [gpu.memory_used_bytes for gpu in view.objects.gpus if gpu.memory_used_bytes is not None]
+    if len(used) < 2 or len(used) != len(view.objects.gpus):
+        return None
+    return round((max(used) - min(used)) / (1 << 30), 2)
+
+
+@derived("derived.visible_gpus", "int", "", "number of GPUs that CUDA_VISIBLE_DEVICES lets the server see")
+def _visible_gpus(view: View) -> int | None:
+    text = view.text("env.CUDA_VISIBLE_DEVICES")
+    if text is None or not text.strip() or text.strip().lower() in ("all", "none", "-1"):
+        return None
+    return len([part for part in text.split(",") if part.strip()])
+
+
+@derived("plan.seqs_of_blocks", "int", "", "a round number of sequences that the state cache holds")
+def _seqs_of_blocks(view: View) -> int | None:
+    blocks = view.integer("match.blocks")
+    return None if not blocks or blocks < 1 else 1 << int(math.log2(blocks))
