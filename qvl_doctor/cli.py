@@ -5,24 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TextIO
 
 from qvl_doctor import __version__
 from qvl_doctor.errors import DoctorError, Exit
 
+TYPE_CHECKING = False  # as typing's own, without the milliseconds that importing it costs
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TextIO
+
+    from qvl_doctor.commands.result import Result
+
 _BROKEN_PIPE_STATUS = 128 + 13  # as a shell reports a program that SIGPIPE ended
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a command has to say: a JSON document and a text for people (made only if it is asked for)."""
-
-    document: Callable[[], dict[str, Any]]
-    text: Callable[[], str]
-    status: Exit = Exit.OK
-    remarks: tuple[str, ...] = ()  # for stderr
 
 
 def run(argv: Sequence[str]) -> int:
@@ -87,10 +81,7 @@ class _Parser(argparse.ArgumentParser):
         raise DoctorError(message, hint=f"see {self.prog} --help")
 
 
-_Commands = Any  # argparse's own type for this is private
-
-
-def _add_diagnose(commands: _Commands) -> None:
+def _add_diagnose(commands: Any) -> None:
     command = commands.add_parser(
         "diagnose",
         help="what is wrong, the line that proves it, and the corrected command",
@@ -107,7 +98,7 @@ def _add_diagnose(commands: _Commands) -> None:
     _add_output(command)
 
 
-def _add_fix(commands: _Commands) -> None:
+def _add_fix(commands: Any) -> None:
     command = commands.add_parser(
         "fix",
         help="the corrected launch command and the differences",
@@ -139,7 +130,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     rules.add_argument("--ignore", metavar="ID", action="append", default=[], help="leave this rule out")
 
 
-def _add_rules(commands: _Commands) -> None:
+def _add_rules(commands: Any) -> None:
     command = commands.add_parser(
         "rules",
         help="list, show and test the rules",
@@ -164,7 +155,7 @@ def _add_rules(commands: _Commands) -> None:
         _add_output(action)
 
 
-def _add_flags(commands: _Commands) -> None:
+def _add_flags(commands: Any) -> None:
     command = commands.add_parser(
         "flags",
         help="what a vLLM version accepts, and one flag's history",

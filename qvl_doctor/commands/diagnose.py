@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from qvl_doctor import render, report
-from qvl_doctor.cli import Result
 from qvl_doctor.commands.inputs import gather, style_of
+from qvl_doctor.commands.result import Result
 from qvl_doctor.core.diagnose import diagnose
 from qvl_doctor.core.findings import SEVERITIES
 from qvl_doctor.errors import DoctorError, Exit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from qvl_doctor.cli import Result
 from qvl_doctor.commands.inputs import style_of
+from qvl_doctor.commands.result import Result
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.vllm.report import flag_history_document, flag_history_text, flags_document, flags_text
 from qvl_doctor.errors import DoctorError, Exit

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qvl_doctor import resources
-from qvl_doctor.cli import Result
 from qvl_doctor.commands.inputs import Given, assemble, load_rules, patterns_of, read_rule, style_of
+from qvl_doctor.commands.result import Result
 from qvl_doctor.core.derived import load_all
 from qvl_doctor.core.diagnose import diagnose
 from qvl_doctor.core.host import host_facts
