@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from qvl_doctor.core.logs.failures import FailureLog
@@ -20,7 +20,8 @@ _NEAR_LINES = 600  # a fatal error's traceback stands within so many lines of th
 class _Found:
     count: int
     first: list[LogMatch]
-    last: LogMatch
+    last_line: int
+    last: Callable[[], LogMatch]  # made when asked for: a pattern may match every line of a gigabyte
 
 
 class Attempt:
@@ -38,6 +39,7 @@ class Attempt:
         self.http_errors: dict[int, int] = {}
         self.ready_line: int | None = None
         self.shutdown_line: int | None = None
+        self.stopped_on_request = False
         self._found: dict[str, _Found] = {}
 
     def advance(self, phase: Phase, number: int) -> None:
@@ -46,6 +48,14 @@ class Attempt:
             self.phase = phase
             if RANK[phase] >= RANK["ready"] and self.ready_line is None:
                 self.ready_line = number
+
+    def note_shutdown(self, number: int) -> None:
+        """The server is told to stop, or stops because its engine died."""
+        if self.shutdown_line is None:
+            self.shutdown_line = number
+            self.stopped_on_request = self._death_line() is None and (
+                self.ready_line is not None or self.failures.empty
+            )
 
     def state_fact(self, name: str, value: Value, where: str, text: str) -> None:
         """Keeps a figure: of several, the tightest, the first or the last, as its name asks."""
@@ -77,20 +87,26 @@ class Attempt:
                 sampler_requests=old.sampler_requests or report.sampler_requests,
             )
 
-    def add_match(self, match: LogMatch) -> None:
-        found = self._found.get(match.key)
+    def add_match(self, key: str, number: int, make: Callable[[], LogMatch]) -> None:
+        """Counts a match of `key` in line `number`; `make` gives it in full."""
+        found = self._found.get(key)
         if found is None:
-            self._found[match.key] = _Found(1, [match], match)
-            return
-        if found.last.line_number == match.line_number:
+            found = self._found[key] = _Found(0, [], 0, make)
+        elif found.last_line == number:
             return  # a second regex of one key on the same line
         found.count += 1
-        found.last = match
+        found.last_line, found.last = number, make
         if len(found.first) < FIRST_MATCHES:
-            found.first.append(match)
+            found.first.append(make())
 
     def matches(self) -> dict[str, Matches]:
-        return {key: Matches(found.count, tuple(found.first), found.last) for key, found in self._found.items()}
+        """All matches so far, by pattern key."""
+        return {
+            key: Matches(
+                found.count, tuple(found.first), found.first[-1] if found.count == len(found.first) else found.last()
+            )
+            for key, found in self._found.items()
+        }
 
     @property
     def telling(self) -> bool:
@@ -106,7 +122,7 @@ class Attempt:
             for failure in self.failures.all()
             if failure.line_number > self.ready_line
             and (self.shutdown_line is None or failure.line_number < self.shutdown_line)
-            and (failure.kind == "consequence" or failure.type in _DEATHS)
+            and (failure.kind == "consequence" or failure.type in _DEATHS or failure.in_engine_loop)
         ]
         return min(lines, default=None)
 
@@ -114,6 +130,9 @@ class Attempt:
         """The state, and the failures: the fatal ones first, each group in order of the log."""
         failures = self.failures.roots()
         if RANK[self.phase] < RANK["ready"]:
+            if failures and all(failure.phase == "serving" and not failure.in_engine_loop for failure in failures):
+                # an excerpt: single requests failed, so there was a server that took them
+                return self._running_state(), tuple(replace(failure, fatal=False) for failure in failures)
             if failures:
                 return "failed", failures
             return ("starting" if RANK[self.phase] > 0 else "unknown"), ()

@@ -13,7 +13,7 @@ from qvl_doctor.core.logs.tracebacks import Raised, shown
 # Lines, not exceptions, that end a server: (regex, type of the failure, whether it only reports another's end).
 FATAL_LINES: tuple[tuple[str, str, bool], ...] = (
     (r"^(?:vllm|vllm \w+|\w[\w.-]*\.py|__main__\.py): error: (?P<message>.+)", "usage error", False),
-    (r"Failed to load model - not enough GPU memory\. (?P<message>.+)", "torch.OutOfMemoryError", False),
+    (r"(?P<message>Failed to load model - not enough GPU memory\..*)", "torch.OutOfMemoryError", False),
     (r"(?:^|: line \d+: +\d+ )Killed\b(?P<message>.{0,200})$", "Killed", False),
     (r"code=killed, status=9/KILL(?P<message>.*)", "Killed", False),
     (r"Out of memory: Killed process \d+ (?P<message>.*)", "Killed", False),
@@ -33,7 +33,7 @@ FATAL_LINES: tuple[tuple[str, str, bool], ...] = (
 # Exceptions that only say that something else ended.
 _CONSEQUENCE_TYPES = re.compile(
     r"(?:^|\.)(?:EngineDeadError|AsyncEngineDeadError|MQEngineDeadError|RayTaskError|RayActorError|ActorDiedError"
-    r"|ProcessRaisedException|ProcessExitedException|ChildFailedError|BrokenPipeError|EOFError)\b"
+    r"|ProcessRaisedException|ProcessExitedException|ChildFailedError|BrokenPipeError|EOFError|nccl[A-Z]\w+Error)\b"
 )
 _CONSEQUENCE_MESSAGES = re.compile(
     r"^(?:Engine core initialization failed|Engine process failed to start|EngineCore encountered an issue"
@@ -44,6 +44,10 @@ _QUOTED = re.compile(
     r"^(?:Worker failed with error|Call to \w+ method failed:?) ?'?(?P<message>.+?)"
     r"(?:', please check the stack trace.*)?$"
 )
+# Raised in the engine's own loop: the engine ends with it.
+_ENGINE_LOOP = frozenset({"run_busy_loop", "_process_engine_step", "run_engine_loop", "run_engine_core"})
+# A client's account of an answer, pasted into or printed between the server's lines.
+_CLIENT_TYPES = re.compile(r"^(?:openai|httpx|httpcore|litellm|langchain\w*)\.|^BadRequestError$")
 # Raised by whoever stops the server, not by a fault.
 _STOPS = frozenset({"KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit"})
 # Raised and caught while looking something up: what is raised in handling them is what matters.
@@ -83,7 +87,7 @@ class FailureLog:
 
     def add_raised(self, raised: Raised, *, where: str, text: str, phase: str) -> None:
         """An exception: a new failure, a link of the last one's chain, or a quote of a known one."""
-        if _name(raised.type) in _STOPS:
+        if _name(raised.type) in _STOPS or _CLIENT_TYPES.match(raised.type):
             return
         stream = raised.line.stream
         previous = self._last.get(stream)
@@ -103,6 +107,7 @@ class FailureLog:
             chain=((raised.type, raised.message),),
             kind="consequence" if _is_consequence(raised.type, raised.message) else "root",
             attempt=self.attempt,
+            in_engine_loop=any(frame.rpartition(":")[2] in _ENGINE_LOOP for frame in raised.frames),
         )
         entry = self._keep(failure, raised)
         if entry is not None:

@@ -122,23 +122,13 @@ def _split_embedded(number: int, text: str) -> Iterator[Line]:
 
 def parse(number: int, text: str, *, container: str | None = None) -> Line:
     """The parts of one line; whatever is not recognised stays in the message."""
-    position = 0
-    for _ in range(4):
-        moved = False
-        for pattern in _OUTER:
-            found = pattern.match(text, position)
-            if found is not None:
-                container = found.groupdict().get("container") or container
-                position, moved = found.end(), True
-        if not moved:
-            break
-    start = position
-    process = None
-    found = _PROCESSES.match(text, position)
-    if found is not None:
-        process = f"{found['process'].strip()} pid={found['pid']}"
-        position = found.end()
+    start, process, position = 0, *_process(text, 0)
     logger = _LOGGER.match(text, position)
+    if logger is None:
+        start, container = _unwrap(text, container)
+        if start:
+            process, position = _process(text, start)
+            logger = _LOGGER.match(text, position)
     if logger is not None:
         message, level, stamp = text[logger.end() :], logger["level"], logger["stamp"]
         file = logger["file"].rpartition("/")[2]
@@ -160,6 +150,29 @@ def parse(number: int, text: str, *, container: str | None = None) -> Line:
         file=file,
         origin=origin,
     )
+
+
+def _process(text: str, position: int) -> tuple[str | None, int]:
+    """The process that names itself at the position, and where its name ends."""
+    found = _PROCESSES.match(text, position)
+    if found is None:
+        return None, position
+    return f"{found['process'].strip()} pid={found['pid']}", found.end()
+
+
+def _unwrap(text: str, container: str | None) -> tuple[int, str | None]:
+    """Where other programs' prefixes end, and the container that they name."""
+    position = 0
+    for _ in range(4):
+        before = position
+        for pattern in _OUTER:
+            found = pattern.match(text, position)
+            if found is not None:
+                container = found.groupdict().get("container") or container
+                position = found.end()
+        if position == before:
+            break
+    return position, container
 
 
 def plain(text: str) -> str:

@@ -79,6 +79,7 @@ class Failure:
     fatal: bool = True
     attempt: int = 1
     count: int = 1
+    in_engine_loop: bool = False  # raised where the engine serves all requests: it ends with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ PHASE_MARKS: tuple[tuple[str, Phase], ...] = (
     (r"Waiting for application startup\.", "warmup"),
     (r"Application startup complete\.", "ready"),
     (r"Uvicorn running on ", "ready"),
-    (r"Added request \S+\.", "serving"),
 )
 
 # Functions of vLLM (V0 and V1) and the phase they belong to; the first row of which one is in a traceback decides.

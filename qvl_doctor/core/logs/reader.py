@@ -15,17 +15,19 @@ import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate, chain
 
 from qvl_doctor.core.logs import oom, stats
 from qvl_doctor.core.logs.attempt import Attempt
 from qvl_doctor.core.logs.failures import FATAL_LINES
 from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
-from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary
+from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase
 from qvl_doctor.core.logs.phases import PHASE_MARKS, phase_of_frames
 from qvl_doctor.core.logs.prefilter import Index, level_one, level_two
 from qvl_doctor.core.logs.sightings import SIGHTING_PATTERNS, read, read_engine_config
 from qvl_doctor.core.logs.stream import LINE_LIMIT, LineSplitter
+from qvl_doctor.core.logs.texts import kept, searched
 from qvl_doctor.core.logs.tracebacks import (
     ALONE_REGEX,
     CHAIN_REGEX,
@@ -37,7 +39,6 @@ from qvl_doctor.core.logs.tracebacks import (
 from qvl_doctor.core.logs.values import mapping
 from qvl_doctor.core.masking import masked
 
-SEARCH_HEAD = 4000  # characters of a message that rules look at, and as many at its end
 _CACHED_LINE = 1024  # bytes; longer lines are seldom alike
 _CACHED_LINES = 20_000
 _WINDOW = 512  # lines looked at together
@@ -59,16 +60,10 @@ _ECHO = re.compile(r"Received request |Request \S{1,120} details: |Generated res
 # The same at a glance, for the bulk of a serving log: a logger's line whose message begins so.
 _ECHO_LINE = re.compile(
     rb"[^\]\"'{]{0,200}?(?:INFO|DEBUG) [\d: -]{14} \[?[\w./-]{1,120}:\d{1,6}\] "
-    rb"(?:Received request |Request \S{1,120} details: |Generated response )"
+    rb"(?:Received request |Request \S{1,120} details: |Generated response |(?:Added|Finished) request )"
 )
+_ECHO_HINT = re.compile(rb"ed re[qs]| details: ")
 _ECHO_FILES = frozenset({"dump_input.py"})
-# Texts of a request inside an error's message: {'text': '...'}, prompt: '...'
-_USER_TEXT = re.compile(
-    r"""(?P<head>'(?:text|prompt|content)': ?|\bprompt[:=] ?)"""
-    r"""(?:'(?:[^'\\]|\\.){0,4000}'?|"(?:[^"\\]|\\.){0,4000}"?)"""
-)
-
-
 # The reader's own single regexes, in the order of their rows.
 _STATS, _PREEMPTION, _ARGUMENTS, _CONFIG, _ACCESS_LINE, _OOM, _HEADER, _FRAME, _ALONE, _CHAIN, _SHUTDOWN = range(11)
 _SINGLE = (
@@ -82,7 +77,8 @@ _SINGLE = (
     FRAME_REGEX,
     ALONE_REGEX,
     CHAIN_REGEX,
-    r"Application shutdown complete\.|^Shutting down$|Received (?:exit )?signal",
+    r"Shutting down(?: FastAPI HTTP server\.)?$|\[shutdown\] API server: shutdown triggered|trigger received signal="
+    r"|Gracefully stopping http server",
 )
 
 
@@ -164,7 +160,7 @@ class LogReader:
             attempts=self._attempt.number,
             earlier_failures=tuple(earlier),
             http_errors=dict(sorted(deciding.http_errors.items())),
-            tail=tuple(_kept(plain(unwrapped(raw[:LINE_LIMIT]))) for raw in self._tail),
+            tail=tuple(kept(plain(unwrapped(raw[:LINE_LIMIT]))) for raw in self._tail),
         )
 
     # ---- lines -------------------------------------------------------------------------------------------
@@ -185,30 +181,32 @@ class LogReader:
                 at += 1
                 continue
             boring = self._boring
-            for offset, text in enumerate(skeletons[at:end], at):
-                if text not in boring:
-                    self._line(first + offset, lines[offset], text)
-                    if first + offset < self._tracebacks.alert_until:
-                        at = offset + 1
-                        break
+            for offset in [n for n, text in enumerate(skeletons[at:end], at) if text not in boring]:
+                self._line(first + offset, lines[offset], skeletons[offset])
+                if first + offset < self._tracebacks.alert_until:
+                    at = offset + 1
+                    break
             else:
                 at = end
 
     def _line(self, number: int, raw: bytes, first_skeleton: bytes) -> None:
+        if first_skeleton in self._boring and number > self._tracebacks.alert_until:
+            return
         if len(raw) > LINE_LIMIT:
             raw = raw[:LINE_LIMIT]
             first_skeleton = level_one(raw)
         rows = self._candidates.get(first_skeleton)
         if rows is None:
-            if _ECHO_LINE.match(raw) is not None:
-                self._attempt.advance("serving", number)
+            if _ECHO_HINT.search(raw, 0, 300) is not None and _ECHO_LINE.match(raw) is not None:
+                self._advance("serving", number)
                 return
             rows = self._rows_for(raw, first_skeleton)
         alert = number <= self._tracebacks.alert_until
         if not rows and not alert:
             return
         for line in split(number, unwrapped(raw)):
-            self._part(line, rows, alert=alert)
+            if self._part(line, rows, alert=alert) and len(raw) <= _CACHED_LINE:
+                self._boring.add(first_skeleton)
 
     def _rows_for(self, raw: bytes, first_skeleton: bytes) -> tuple[int, ...]:
         """Rows that may match a line; remembered for all lines of its skeleton, where that is safe."""
@@ -222,6 +220,8 @@ class LogReader:
         else:
             reduced_text = reduced
         rows = self._rows.index.candidates(reduced_text)
+        if self._attempt.phase == "serving":  # nothing is beyond: marks of phases say no more
+            rows = tuple(row for row in rows if not self._rows.phases <= row < self._rows.fatal)
         if cachable:
             if len(self._candidates) > _CACHED_LINES:
                 self._candidates.clear()
@@ -231,43 +231,52 @@ class LogReader:
                 self._boring.add(first_skeleton)
         return rows
 
-    def _part(self, line: Line, rows: tuple[int, ...], *, alert: bool) -> None:
+    def _part(self, line: Line, rows: tuple[int, ...], *, alert: bool) -> bool:
+        """What one line says; True if lines like it say nothing further."""
         if line.file in _ECHO_FILES or _ECHO.match(line.message):
-            return
+            return False
+        attempt = self._attempt
+        stopped = attempt.stopped_on_request
         where = f"{self._source}:{line.number}"
         own, rules = _parted(rows, self._rows.rules)
         access = _ACCESS.search(line.message) if self._rows.access in own else None
         if access is not None:
-            self._access(line, access)
-            if rules:
-                self._match(line, rules, _access_text(access), where, self._attempt.phase)
-            return
+            return self._access(line, access, rules, where)
         for row in own:
             found = self._rows.compiled[row].search(line.message, 0, _OWN_REACH)
             if found is not None:
                 self._own(line, row, found, where)
         phase: str = self._attempt.phase
+        if stopped and attempt is self._attempt:
+            return False  # what processes say while they are stopped is no fault
         if alert or not self._rows.tracing.isdisjoint(own):
             phase = self._trace(line, where) or phase
         if rules:
-            self._match(line, rules, _searched(line.message), where, phase)
+            self._match(line, rules, searched(line.message), where, phase)
+        return False
 
     # ---- what a line says ----------------------------------------------------------------------------------
 
     def _own(self, line: Line, row: int, found: re.Match[str], where: str) -> None:
-        text = _kept(line.text)
+        if row == self._rows.single + _STATS:  # the bulk of them: their text is masked when it is asked for
+            if self._attempt.stats.add(line.message, line.stamp, where, line.text):
+                self._advance("serving", line.number)
+            return
+        text = kept(line.text)
         if row < self._rows.phases:
             pattern = SIGHTING_PATTERNS[row]
             self._banner(line)
             for name, value in read(pattern, found):
                 self._attempt.state_fact(name, masked(value) if isinstance(value, str) else value, where, text)
             if pattern.phase is not None:
-                self._attempt.advance(pattern.phase, line.number)
+                self._advance(pattern.phase, line.number)
         elif row < self._rows.fatal:
-            self._attempt.advance(PHASE_MARKS[row - self._rows.phases][1], line.number)
+            self._advance(PHASE_MARKS[row - self._rows.phases][1], line.number)
         elif row < self._rows.single:
+            if self._attempt.stopped_on_request:
+                return
             _, kind, report = FATAL_LINES[row - self._rows.fatal]
-            message = _kept(found["message"])
+            message = kept(found["message"])
             self._attempt.failures.add_line(
                 line, kind, message, where=where, text=text, phase=self._attempt.phase, report=report
             )
@@ -276,21 +285,18 @@ class LogReader:
 
     def _single(self, line: Line, row: int, found: re.Match[str], where: str, text: str) -> None:
         attempt = self._attempt
-        if row == _STATS:
-            if attempt.stats.add(line.message, line.stamp, where, text):
-                attempt.advance("serving", line.number)
-        elif row == _PREEMPTION:
-            attempt.stats.add_preemption(line.message, where, text)
+        if row == _PREEMPTION:
+            attempt.stats.add_preemption(line.message, where, line.text)
         elif row == _ARGUMENTS:
             if attempt.args is not None:
                 attempt = self._start()
             attempt.args = mapping(line.message[found.end() :])
-            attempt.advance("start", line.number)
+            self._advance("start", line.number)
         elif row == _CONFIG:
             for name, value in read_engine_config(line.message[found.end() :]).items():
                 attempt.state_fact(name, masked(value) if isinstance(value, str) else value, where, text)
-        elif row == _SHUTDOWN and attempt.shutdown_line is None:
-            attempt.shutdown_line = line.number
+        elif row == _SHUTDOWN:
+            attempt.note_shutdown(line.number)
         elif row == _OOM and line.level not in ("DEBUG", "INFO"):
             frames = self._tracebacks.frames_of(line)
             phase = phase_of_frames(frames) or attempt.phase
@@ -316,61 +322,57 @@ class LogReader:
         """Hands the line to the traceback collector; the phase that its traceback tells, if it ends one."""
         raised, completed = self._tracebacks.take(line)
         if completed:
-            self._attempt.failures.complete(line, where=where, text=_kept(line.text))
+            self._attempt.failures.complete(line, where=where, text=kept(line.text))
         if raised is None:
             return None
-        raised.message = _kept(raised.message)
-        self._attempt.failures.add_raised(raised, where=where, text=_kept(line.text), phase=self._attempt.phase)
+        raised.message = kept(raised.message)
+        self._attempt.failures.add_raised(raised, where=where, text=kept(line.text), phase=self._attempt.phase)
         return phase_of_frames(raised.frames)
 
-    def _access(self, line: Line, access: re.Match[str]) -> None:
-        status = int(access["status"])
+    def _access(self, line: Line, access: re.Match[str], rules: tuple[int, ...], where: str) -> bool:
+        """Counts an access line. True for "200 OK" of a server known to serve: its phrase tells the status."""
+        attempt, status = self._attempt, int(access["status"])
         if status >= 400:
-            self._attempt.http_errors[status] = self._attempt.http_errors.get(status, 0) + 1
+            attempt.http_errors[status] = attempt.http_errors.get(status, 0) + 1
+            if rules:
+                self._match(line, rules, _access_text(access), where, attempt.phase)
         elif access["method"] == "POST":
-            self._attempt.advance("serving", line.number)
+            self._advance("serving", line.number)
+        return attempt.phase == "serving" and status == 200 and access["phrase"] == " OK"
+
+    def _advance(self, phase: Phase, number: int) -> None:
+        before = self._attempt.phase
+        self._attempt.advance(phase, number)
+        if self._attempt.phase != before and self._attempt.phase == "serving":
+            self._candidates.clear()
+            self._boring.clear()
 
     def _match(self, line: Line, rules: tuple[int, ...], text: str, where: str, phase: str) -> None:
         for row in rules:
             found = self._rows.compiled[row].search(text)
             if found is None:
                 continue
-            groups = {name: masked(value[:TEXT_LIMIT]) for name, value in found.groupdict().items() if value}
+            pattern = self._patterns[row - self._rows.rules]
             self._attempt.add_match(
-                LogMatch(
-                    key=self._patterns[row - self._rows.rules].key,
-                    where=where,
-                    line_number=line.number,
-                    text=_kept(line.text, around=found[0]),
-                    groups=groups,
-                    phase=phase,
-                    process=line.process,
-                )
+                pattern.key, line.number, partial(_log_match, pattern.key, line, where, phase, found)
             )
+
+
+def _log_match(key: str, line: Line, where: str, phase: str, found: re.Match[str]) -> LogMatch:
+    return LogMatch(
+        key=key,
+        where=where,
+        line_number=line.number,
+        text=kept(line.text, around=found[0]),
+        groups={name: masked(value[:TEXT_LIMIT]) for name, value in found.groupdict().items() if value is not None},
+        phase=phase,
+        process=line.process,
+    )
 
 
 def _parted(rows: tuple[int, ...], border: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     cut = bisect_left(rows, border)
     return rows[:cut], rows[cut:]
-
-
-def _kept(text: str, around: str = "") -> str:
-    """What is kept of a line: bounded, masked; of a long one the part that was found."""
-    if len(text) <= TEXT_LIMIT:
-        return masked(text)
-    start = text.find(around[:200]) if around else 0
-    # masked before it is cut, with room, so that no cut hides a secret's name from its value
-    start = max(0, start - 200) if start > TEXT_LIMIT // 2 else 0
-    return masked(text[max(0, start - 200) : start + TEXT_LIMIT + 200])[min(start, 200) :][:TEXT_LIMIT]
-
-
-def _searched(message: str) -> str:
-    """What rules look at: bounded, and without what clients wrote."""
-    if len(message) > 2 * SEARCH_HEAD:
-        message = f"{message[:SEARCH_HEAD]} {message[-SEARCH_HEAD:]}"
-    if "'text'" in message or "prompt" in message or "'content'" in message:
-        message = _USER_TEXT.sub(r"\g<head>'...'", message)
-    return message
 
 
 def _access_text(access: re.Match[str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qvl_doctor.core.logs.model import EngineStats
+from qvl_doctor.core.logs.texts import kept
 
 # The mark of a statistics line; what follows is put together from optional parts.
 STATS_REGEX = r"Avg prompt throughput: "
@@ -191,7 +192,7 @@ class StatsFold:
             generation_tokens_per_second_mean=self._generation.mean,
             queue_growing_lines=self._queue_growing,
             preemptions=self._cumulative + self._preempted_in_lines,
-            **self._rest,
+            **{name: kept(value) if name.endswith("_text") else value for name, value in self._rest.items()},
         )
 
 

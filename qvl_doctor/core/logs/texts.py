@@ -1,0 +1,36 @@
+"""What is kept of a line's text, and what of it rules may look at."""
+
+from __future__ import annotations
+
+import re
+
+from qvl_doctor.core.logs.model import TEXT_LIMIT
+from qvl_doctor.core.masking import masked
+
+SEARCH_HEAD = 4000  # characters of a message that rules look at, and as many at its end
+
+# Texts of a request inside an error's message: {'text': '...'}, prompt: '...'
+_USER_TEXT = re.compile(
+    r"""(?P<head>'(?:text|prompt|content)': ?|\bprompt[:=] ?)"""
+    r"""(?:'(?:[^'\\]|\\.){0,4000}'?|"(?:[^"\\]|\\.){0,4000}"?)"""
+)
+
+
+def kept(text: str, around: str = "") -> str:
+    """A bounded text with its secrets masked; of a long one the part where `around` stands."""
+    if len(text) <= TEXT_LIMIT:
+        return masked(text)
+    start = text.find(around[:200]) if around else 0
+    start = max(0, start - 200) if start > TEXT_LIMIT // 2 else 0
+    # masked before it is cut, with room, so that no cut parts a secret's name from its value
+    lead = min(start, 200)
+    return masked(text[start - lead : start + TEXT_LIMIT + 200])[lead:][:TEXT_LIMIT]
+
+
+def searched(message: str) -> str:
+    """What rules look at: bounded, and without what clients wrote."""
+    if len(message) > 2 * SEARCH_HEAD:
+        message = f"{message[:SEARCH_HEAD]} {message[-SEARCH_HEAD:]}"
+    if "'text'" in message or "prompt" in message or "'content'" in message:
+        message = _USER_TEXT.sub(r"\g<head>'...'", message)
+    return message
