@@ -7,12 +7,10 @@ import dataclasses
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qvl_doctor import resources
-from qvl_doctor.core.derived import load_all
 from qvl_doctor.core.diagnose import Context
 from qvl_doctor.core.gpus import Gpu
 from qvl_doctor.core.host import HostFacts, HostGpu
@@ -21,12 +19,13 @@ from qvl_doctor.core.logs import LinePattern, LogSummary
 from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.observe import Observed
 from qvl_doctor.core.recover import command_from_args
-from qvl_doctor.core.rules import Rule, RuleProblem, parse_rule
+from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.errors import DoctorError
 from qvl_doctor.render import Style
 from qvl_doctor.sources import files, processes, tables, vllm_facts
+from qvl_doctor.sources.rule_store import load_rules
 from qvl_doctor.text import language_of
 
 _MINIMUM_WIDTH, _DEFAULT_WIDTH, _MAXIMUM_WIDTH = 40, 100, 120
@@ -51,52 +50,17 @@ def style_of(arguments: argparse.Namespace) -> Style:
     return Style(arguments.lang or language_of(), min(max(width, _MINIMUM_WIDTH), _MAXIMUM_WIDTH), colour)
 
 
-def load_rules(folders: Iterable[str]) -> tuple[Rule, ...]:
-    """The built-in rules and those of the folders; a rule of the user's replaces the built-in one of its id.
-
-    Raises DoctorError naming every problem of every file.
-    """
-    load_all()
-    rules: dict[str, Rule] = {}
-    problems: list[RuleProblem] = []
-    for folder in (resources.rules_folder(), *(Path(folder) for folder in folders)):
-        if not folder.is_dir():
-            raise DoctorError(f"rules folder {printable(str(folder))} does not exist")
-        for path in resources.rule_files(folder):
-            rule, found = read_rule(path)
-            problems += found
-            if rule is not None:
-                rules[rule.id] = rule
-    if problems:
-        raise DoctorError("; ".join(f"{one.where}: {one.message}" for one in problems), hint="see docs/rules-format.md")
-    return tuple(rules.values())
-
-
-def read_rule(path: Path) -> tuple[Rule | None, tuple[RuleProblem, ...]]:
-    """One rule file; what cannot be read is a problem like any other."""
-    where = printable(_shortest(path))
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return None, (RuleProblem(f"{where}:1", f"cannot be read: {error}"),)
-    return parse_rule(text, where, file_stem=path.stem)
-
-
-def _shortest(path: Path) -> str:
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
 def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     """Read everything the arguments name. Raises DoctorError for what cannot be read or is not vLLM's."""
     if not any((arguments.command, arguments.command_file, arguments.log, arguments.pid)):
         raise DoctorError("nothing to look at", hint="give --log, --command, --command-file or --pid")
-    rules = load_rules(arguments.rules)
-    unknown = set(arguments.ignore) - {rule.id for rule in rules}
-    if unknown:
-        raise DoctorError(f"--ignore: no rule {', '.join(sorted(unknown))}", hint="qvl-doctor rules list names them")
+    rules = load_rules(arguments.rules, with_log=arguments.log is not None)
+    if arguments.ignore:
+        unknown = set(arguments.ignore) - {rule.id for rule in load_rules(arguments.rules)}
+        if unknown:
+            raise DoctorError(
+                f"--ignore: no rule {', '.join(sorted(unknown))}", hint="qvl-doctor rules list names them"
+            )
     host, remarks = files.read_facts(arguments.facts) if arguments.facts else (HostFacts(), ())
     if arguments.pid is not None and (arguments.command or arguments.command_file):
         raise DoctorError("--pid brings its own command", hint="leave out --command and --command-file")

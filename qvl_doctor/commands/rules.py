@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qvl_doctor import resources
-from qvl_doctor.commands.inputs import Given, assemble, load_rules, patterns_of, read_rule, style_of
+from qvl_doctor.commands.inputs import Given, assemble, patterns_of, style_of
 from qvl_doctor.commands.result import Result
-from qvl_doctor.core.derived import load_all
 from qvl_doctor.core.diagnose import diagnose
 from qvl_doctor.core.host import host_facts
 from qvl_doctor.core.logs import LogReader, LogSummary
@@ -21,6 +20,7 @@ from qvl_doctor.core.samples import SampleOutcome, checked, lacking_samples
 from qvl_doctor.errors import DoctorError, Exit
 from qvl_doctor.render import Style, wrapped
 from qvl_doctor.sources import files
+from qvl_doctor.sources.rule_store import load_rules, read_rule
 from qvl_doctor.text import words
 
 
@@ -121,7 +121,6 @@ def _rule_text(rule: Rule, style: Style) -> str:
 
 
 def _test(arguments: argparse.Namespace, style: Style) -> Result:
-    load_all()
     tested, problems = _rules_at(arguments.path)
     everything = {rule.id: rule for rule in load_rules(arguments.rules)} if not problems else {}
     everything |= {rule.id: rule for rule in tested}

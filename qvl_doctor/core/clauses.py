@@ -36,7 +36,6 @@ class Clause:
     op: ClauseOp
     literal: Value | tuple[Value, ...] | None = None
     other: str | None = None
-    pattern: re.Pattern[str] | None = None
 
     def holds(self, view: View) -> bool | None:
         """True or False where the facts decide it, None where one of them is unknown."""
@@ -49,8 +48,9 @@ class Clause:
         right = view.value(self.other) if self.other is not None else self.literal
         if left is None or right is None:
             return None
-        if self.pattern is not None:
-            found = self.pattern.search(shown(left)[:_SEARCHED_CHARACTERS]) is not None
+        if self.op in ("~", "!~"):
+            # compiled when first asked for, and kept by `re` itself
+            found = re.search(str(right), shown(left)[:_SEARCHED_CHARACTERS]) is not None
             return found == (self.op == "~")
         if self.op in ("in", "not in"):
             options = right if isinstance(right, tuple) else (right,)
@@ -84,8 +84,11 @@ class Clause:
         return f"{self.fact} {self.op} {right}".strip()
 
 
-def parse_clause(fact: str, text: str) -> Clause:
-    """A clause out of a rule file. Raises ClauseError with one sentence that says what is wrong."""
+def parse_clause(fact: str, text: str, *, compiles: bool = True) -> Clause:
+    """A clause out of a rule file. Raises ClauseError with one sentence that says what is wrong.
+
+    `compiles` = False takes a pattern as it is: it has been compiled before.
+    """
     if fact.partition(".")[0] not in NAMESPACES or not _FACT_NAME.match(fact):
         raise ClauseError(f"{fact!r} is no fact name; it begins with one of {', '.join(sorted(NAMESPACES))}")
     parts = _CLAUSE.match(text)
@@ -105,7 +108,9 @@ def parse_clause(fact: str, text: str) -> Clause:
     if op in ("~", "!~"):
         if not isinstance(literal, str):
             raise ClauseError(f"{op} takes a quoted pattern, got {operand!r}")
-        return Clause(fact, op, literal, pattern=_pattern(literal))
+        if compiles:
+            _check_pattern(literal)
+        return Clause(fact, op, literal)
     if op in ("in", "not in") and not isinstance(literal, tuple):
         raise ClauseError(f"{op} takes a list, got {operand!r}")
     return Clause(fact, op, literal)
@@ -143,9 +148,9 @@ def _literal(text: str) -> Value | tuple[Value, ...]:
     return value
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _check_pattern(text: str) -> None:
     try:
-        return re.compile(text)
+        re.compile(text)
     except re.error as error:
         raise ClauseError(f"pattern {text!r}: {error}") from None
 

@@ -127,18 +127,34 @@ def parse_rule(text: str, where: str, *, file_stem: str | None = None) -> tuple[
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         return None, (RuleProblem(f"{where}:{line[1] if line else 1}", f"not valid TOML: {error}"),)
-    reader = _Reader(document, text, where)
+    reader = _Reader(document, where, text)
     rule = reader.rule(file_stem)
     problems = tuple(reader.problems)
     return (None if problems else rule), problems
 
 
-class _Reader:
-    """Reads one document, collecting every problem instead of stopping at the first."""
+def checked_rule(document: Mapping[str, Any], where: str) -> Rule | None:
+    """The rule in a document that `parse_rule` has accepted before: nothing is checked or compiled again."""
+    reader = _Reader(document, where, None)
+    rule = reader.rule(None)
+    return None if reader.problems else rule
 
-    def __init__(self, document: Mapping[str, Any], text: str, where: str) -> None:
+
+def rests_on_log(document: Mapping[str, Any]) -> bool:
+    """Whether no alternative of the rule can hold without a log."""
+    return all(isinstance(when, dict) and (when.get("log") or when.get("also")) for when in document.get("when", ()))
+
+
+class _Reader:
+    """Reads one document, collecting every problem instead of stopping at the first.
+
+    Without `text` the document is known to be good: patterns and fact names are taken as they are.
+    """
+
+    def __init__(self, document: Mapping[str, Any], where: str, text: str | None) -> None:
         self.document = document
-        self.lines = text.splitlines()
+        self.lines = [] if text is None else text.splitlines()
+        self.checks = text is not None
         self.where = where
         self.problems: list[RuleProblem] = []
 
@@ -186,7 +202,8 @@ class _Reader:
             samples=tuple(self._sample(entry, index) for index, entry in enumerate(self._tables("sample"))),
             where=self.where,
         )
-        self._check_placeholders(rule)
+        if self.checks:
+            self._check_placeholders(rule)
         return rule
 
     def _id(self, file_stem: str | None) -> str:
@@ -256,7 +273,7 @@ class _Reader:
 
     def _patterns(self, entry: Mapping[str, Any], key: str, index: int) -> tuple[str, ...]:
         patterns = self._texts(entry, key, "when", index)
-        for pattern in patterns:
+        for pattern in patterns if self.checks else ():
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
@@ -276,7 +293,7 @@ class _Reader:
             try:
                 if not isinstance(text, str):
                     raise ClauseError(f'a clause is a text such as "> 1", got {text!r}')
-                clauses.append(parse_clause(fact, text))
+                clauses.append(parse_clause(fact, text, compiles=self.checks))
             except ClauseError as error:
                 self.problem(f"{fact}: {error}", table=name, index=index, key="facts")
         return tuple(clauses)
