@@ -22,6 +22,8 @@ TermBasis = Literal["exact", "modelled", "measured"]
 _NON_TORCH_BYTES: Final = int(0.23 * GIB)  # one H200: 0.22-0.25
 _NCCL_BYTES: Final = int(0.6 * GIB)  # with several GPUs: 0.2-1 GiB
 BLOCK_TOKENS: Final = 16
+LEAST_BESIDE_WEIGHTS_BYTES: Final = _NON_TORCH_BYTES + int(0.3 * GIB)
+"""What no flag takes away: memory outside torch and the activations of a small batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class MemoryPlan:
     @property
     def weights_fit(self) -> bool:
         """Whether the weights and what cannot be avoided beside them (a small batch, the context) leave anything."""
-        return self.weights.bytes + self.non_torch.bytes + int(0.1 * GIB) < self.requested.bytes
+        return self.weights.bytes + LEAST_BESIDE_WEIGHTS_BYTES < self.requested.bytes
 
     @property
     def spent_bytes(self) -> int:

@@ -318,6 +318,8 @@ def model_spec(name_or_path: str, table: ModelTable) -> ModelSpec | None:
         return None
     given = name_or_path[:_MAX_NAME].strip().rstrip("/")
     quantization = quantization_in_name(text)
+    if "thinking" in text:  # the table holds the -Instruct names; both are published side by side
+        spec = replace(spec, variants=tuple(name.replace("-Instruct", "-Thinking") for name in spec.variants))
     dtype = "float16" if quantization is not None and quantization.method in ("awq", "gptq") else spec.dtype
     return replace(spec, name=given, quantization=quantization, dtype=dtype)
 
@@ -401,6 +403,11 @@ def quantization_in_name(name: str) -> Quantization | None:
     """The quantization that a checkpoint's name states ("-AWQ", "-GPTQ-Int4", "-FP8", "quantized.w4a16")."""
     text = _tail_path(name[:_MAX_NAME]).rsplit("/", maxsplit=1)[-1]
     return next((quantization for pattern, quantization in _QUANTIZATIONS if pattern.search(text)), None)
+
+
+def model_variant(spec: ModelSpec, name: str) -> ModelSpec:
+    """The same model as the quantized checkpoint `name`."""
+    return replace(spec, name=name, quantization=quantization_in_name(name))
 
 
 # --- from config.json ----------------------------------------------------------------------------------------------

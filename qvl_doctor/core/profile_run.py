@@ -234,39 +234,3 @@ def graph_bytes(spec: ModelSpec, batch: Batch) -> int:
     full = len([1, 2, 4, *range(8, min(batch.max_num_seqs, 512) + 1, 8)])
     per_layer = 0.00023 * sizes + 0.00009 * min(full, sizes)
     return int(per_layer * spec.layers * GIB)
-
-
-# --- defaults of a release -----------------------------------------------------------------------------------------
-
-
-def default_batch_sizes(
-    release: Release, total_bytes: int | None, gpu_name: str | None, max_model_len: int | None
-) -> tuple[int, int]:
-    """(max_num_batched_tokens, max_num_seqs) of the OpenAI server where nothing is given (vllm/engine/arg_utils.py).
-
-    A card of unknown size counts as small.
-    """
-    name = (gpu_name or "").lower()
-    if release.engine == "V0":
-        least = 5120 if not release.before("0.6.4") else 4096
-        return max(max_model_len or 0, 2048, least), 256
-    large = (total_bytes or 0) >= 70 * GIB
-    hopper = "h100" in name or "h200" in name
-    if release.before("0.8.4"):
-        tokens, seqs = (8192 if hopper else 2048), 1024
-    elif release.before("0.8.5"):
-        tokens, seqs = (8192, 1024) if hopper else (2048, 256)
-    else:
-        large = large and not ("a100" in name and not release.before("0.9"))
-        large = large and not ("gb10" in name and not release.before("0.33"))
-        tokens, seqs = (8192, 1024) if large else (2048, 256)
-        if large and not release.before("0.28") and (total_bytes or 0) >= 160 * GIB:
-            tokens = 16384
-    if max_model_len is not None:
-        tokens = min(tokens, seqs * max_model_len)
-    return tokens, min(seqs, tokens)
-
-
-def default_utilization(release: Release) -> float:
-    """--gpu-memory-utilization where it is not given: 0.9, from 0.20 on 0.92 (vllm/config/cache.py)."""
-    return 0.9 if release.before("0.20") else 0.92

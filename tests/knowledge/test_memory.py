@@ -195,24 +195,6 @@ def test_v0_carries_every_allowed_item_at_once() -> None:
     assert peak(9) > 4 * peak(2) > 4 * GIB
 
 
-@pytest.mark.parametrize(
-    ("version", "gib", "gpu", "sizes"),
-    [
-        ("0.8.2", 80, "NVIDIA H100 80GB HBM3", (8192, 1024)),
-        ("0.8.2", 24, "NVIDIA GeForce RTX 3090", (2048, 1024)),
-        ("0.8.4", 24, "NVIDIA GeForce RTX 3090", (2048, 256)),
-        ("0.8.5", 79, "NVIDIA A100-SXM4-80GB", (8192, 1024)),
-        ("0.9.1", 79, "NVIDIA A100-SXM4-80GB", (2048, 256)),
-        ("0.25.1", 139, "NVIDIA H200", (8192, 1024)),
-        ("0.28.0", 178, "NVIDIA B200", (16384, 1024)),
-        ("0.33.0", 119, "NVIDIA GB10", (2048, 256)),
-    ],
-)
-def test_default_batch_sizes(version: str, gib: int, gpu: str, sizes: tuple[int, int]) -> None:
-    assert profile_run.default_batch_sizes(Release(Version(version)), gib * GIB, gpu, 32768) == sizes
-    assert profile_run.default_batch_sizes(Release(Version("0.7.2"), "V0"), gib * GIB, gpu, 32768) == (32768, 256)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(["Qwen2-VL-7B", "Qwen2.5-VL-32B", "Qwen3-VL-8B", "Qwen3-VL-30B-A3B", "Qwen2.5-VL-7B-AWQ"]),

@@ -1,0 +1,339 @@
+"""`plan.*` and `derived.*` of memory: the budget, which fraction, length, batch or number of GPUs fits.
+
+Everything here is a number for a message or the value of an edit. Where an input is unknown the fact is unknown too:
+an edit without its number is not proposed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from qvl_doctor.core import memory, planning, profile_run
+from qvl_doctor.core.facts import View, derived
+from qvl_doctor.core.memory import BLOCK_TOKENS, MemoryPlan
+from qvl_doctor.core.model import ModelSpec, model_variant
+from qvl_doctor.core.profile_run import GIB
+from qvl_doctor.core.weights import Sharding, weights_bytes
+
+LEAST_USEFUL_TOKENS = 512  # a context below this serves no picture
+_FREE_MARGIN_GIB = 0.3  # left free beside other processes: their own small changes, the CUDA context
+_HEADROOM_GIB = 1.5  # given back after an out-of-memory at run time ...
+_HEADROOM_SHARE = 0.05  # ... or this part of the card, whichever is more
+_MOST_UTILIZATION = 0.97
+_LEAST_UTILIZATION = 0.1
+_MOST_RANKS = 64  # attention heads of the largest model
+_PLANNED_SHARE = 0.95  # of a modelled KV cache that is relied on
+
+
+def _gib(size: float) -> float:
+    return round(size / GIB, 2)
+
+
+def _floor_fraction(value: float) -> float | None:
+    """Two decimals, rounded down; None outside what is sensible for --gpu-memory-utilization."""
+    fraction = math.floor(100 * value + 1e-9) / 100
+    return min(fraction, _MOST_UTILIZATION) if fraction >= _LEAST_UTILIZATION else None
+
+
+# --- the budget ----------------------------------------------------------------------------------------------------
+
+_TERMS: dict[str, tuple[str, Callable[[MemoryPlan], int]]] = {
+    "requested_gib": ("memory that the fraction asks for", lambda plan: plan.requested.bytes),
+    "encoder_peak_gib": ("peak of the vision encoder in the profile run", lambda plan: plan.encoder_peak.bytes),
+    "language_peak_gib": ("peak of the language model in the profile run", lambda plan: plan.language_peak.bytes),
+    "sampler_peak_gib": ("peak of the sampler's dry run", lambda plan: plan.sampler_peak.bytes),
+    "activation_peak_gib": ("peak of the profile run", lambda plan: plan.activation_peak.bytes),
+    "graphs_gib": ("CUDA graphs taken from the budget", lambda plan: plan.graphs.bytes),
+    "outside_gib": ("memory that requests and graphs take outside the budget", lambda plan: plan.outside.bytes),
+    "kv_gib": ("memory left for the KV cache", lambda plan: plan.kv_cache.bytes),
+}
+
+
+def _term(read: Callable[[MemoryPlan], int]) -> Callable[[View], float | None]:
+    def compute(view: View) -> float | None:
+        found = planning.plan(view)
+        return None if found is None else _gib(read(found))
+
+    return compute
+
+
+for _name, (_meaning, _read) in _TERMS.items():
+    derived(f"plan.{_name}", "float", "GiB", f"{_meaning}, per GPU")(_term(_read))
+
+
+@derived("plan.gpu_total_gib", "float", "GiB", "memory of the smallest GPU that a fraction is taken of")
+def _gpu_total(view: View) -> float | None:
+    total = planning.total_bytes(view)
+    return None if total is None else _gib(total)
+
+
+@derived("plan.kv_bytes_per_token", "int", "bytes", "KV cache of one token on one GPU")
+def _bytes_per_token(view: View) -> int | None:
+    spec = view.objects.model
+    if spec is None:
+        return None
+    fp8 = (view.text("effective.kv_cache_dtype") or "").startswith("fp8")
+    return memory.kv_bytes_per_token(spec, planning.sharding(view), 1 if fp8 else 2)
+
+
+@derived("plan.kv_tokens", "int", "tokens", "tokens that the KV cache holds: as printed, else as planned")
+def _kv_tokens(view: View) -> int | None:
+    found = planning.plan(view)
+    return view.integer("log.kv_tokens") or (None if found is None else found.kv_tokens)
+
+
+@derived("plan.weights_gib_per_gpu", "float", "GiB", "weights on the fullest GPU: as printed, else as planned")
+def _weights(view: View) -> float | None:
+    printed, spec = view.number("log.weights_gib"), view.objects.model
+    if printed is not None or spec is None:
+        return printed
+    weights = weights_bytes(spec, planning.sharding(view), quantization=planning.online_quantization(view, spec))
+    return None if weights is None else _gib(weights.bytes)
+
+
+@derived("plan.weights_fit", "bool", "", "the weights leave room in the budget that is in force")
+def _weights_fit(view: View) -> bool | None:
+    share = planning.utilization(view)
+    return None if share is None else _fits_at(view, share)
+
+
+@derived("plan.weights_fit_at_most", "bool", "", "the weights leave room in the largest sensible budget")
+def _weights_fit_at_most(view: View) -> bool | None:
+    return _fits_at(view, _MOST_UTILIZATION)
+
+
+def _fits_at(view: View, share: float) -> bool | None:
+    weights, total = view.number("plan.weights_gib_per_gpu"), view.number("plan.gpu_total_gib")
+    if weights is None or total is None:
+        return None
+    return weights + memory.LEAST_BESIDE_WEIGHTS_BYTES / GIB < share * total
+
+
+# --- lengths -------------------------------------------------------------------------------------------------------
+
+
+@derived("plan.max_model_len", "int", "tokens", "longest context that the KV cache of this start holds")
+def _max_model_len(view: View) -> int | None:
+    """vLLM's own estimate in the failed line, else what a printed shortfall leaves in proportion, else the printed size
+    of the cache, else the plan with a margin; whole blocks, and only if it is of use."""
+    stated = view.integer("match.est_len")
+    tokens = stated if stated else _from_shortfall(view)
+    if tokens is None:
+        tokens = view.integer("log.kv_tokens")
+    if tokens is None:
+        found = planning.plan(view)
+        tokens = None if found is None else int(found.kv_tokens * _PLANNED_SHARE)
+    if tokens is None:
+        return None
+    spec = view.objects.model
+    most = None if spec is None else spec.max_position_embeddings
+    tokens = min(tokens, most or tokens) // BLOCK_TOKENS * BLOCK_TOKENS
+    return tokens if tokens >= LEAST_USEFUL_TOKENS else None
+
+
+def _from_shortfall(view: View) -> int | None:
+    """ "... max seq len (32768), 1.75 GiB needed, larger than available (1.20 GiB)": what the available part holds."""
+    need, have, length = view.number("match.need"), view.number("match.have"), view.integer("match.len")
+    if need is None or have is None or length is None or not 0 < have < need:
+        return None
+    return int(length * have / need) - BLOCK_TOKENS
+
+
+# --- fractions -----------------------------------------------------------------------------------------------------
+
+
+@derived("plan.gpu_memory_utilization_free", "float", "", "largest fraction that the memory free at start allows")
+def _utilization_free(view: View) -> float | None:
+    free, total = _free_and_total(view)
+    if free is None or total is None or not 0 <= free <= total:
+        return None
+    return _floor_fraction((free - _FREE_MARGIN_GIB) / total)
+
+
+def _free_and_total(view: View) -> tuple[float | None, float | None]:
+    """GiB free for this server at its start, and the card's total: as the refusal states them, else the card less what
+    others held when memory ran out, else the card as it is now."""
+    for owner in ("match.free", "match.total"), ("log.free_gib", "log.total_gib"):
+        free, total = view.number(owner[0]), view.number(owner[1])
+        if free is not None and total is not None:
+            return free, total
+    total, others = view.number("plan.gpu_total_gib"), view.number("derived.oom_others_gib")
+    if total is not None and others:
+        return total - others, total
+    used = view.number("gpu.memory_used_gib")
+    return (None, None) if total is None or used is None else (total - used, total)
+
+
+@derived("plan.gpu_memory_utilization_min", "float", "", "smallest fraction that holds weights, peaks and one context")
+def _utilization_min(view: View) -> float | None:
+    asked = planning.request(view)
+    if asked is None:
+        return None
+    needed = memory.needed_utilization(asked, asked.batch.max_model_len, _without_cache(view))
+    return needed if needed is not None and _LEAST_UTILIZATION <= needed <= _MOST_UTILIZATION else None
+
+
+def _without_cache(view: View) -> memory.Measured:
+    """The log's figures, but for the size of the cache, which depends on the fraction."""
+    return replace(planning.measured(view), kv_available_gib=None, kv_tokens=None)
+
+
+@derived("plan.gpu_memory_utilization_headroom", "float", "", "a fraction that leaves what a failed request lacked")
+def _utilization_headroom(view: View) -> float | None:
+    """The fraction in force less the shortfall and a margin: 1.5 GiB, 5 % of the card, or what the release leaves out
+    of its budget. None where the fraction is unknown or nothing sensible would be left."""
+    share, total = planning.utilization(view), view.number("plan.gpu_total_gib")
+    if share is None or total is None:
+        return None
+    gap = max(view.number("derived.oom_gap_gib") or 0, 0)
+    margin = max(_HEADROOM_GIB, _HEADROOM_SHARE * total, view.number("plan.outside_gib") or 0)
+    fraction = _floor_fraction(share - (gap + margin) / total)
+    weights = view.number("plan.weights_gib_per_gpu")
+    if fraction is None or (weights is not None and fraction * total < weights + 1):
+        return None
+    return fraction
+
+
+@derived("derived.oom_gap_gib", "float", "GiB", "what the failed allocation lacked")
+def _oom_gap(view: View) -> float | None:
+    tried, free = view.number("log.oom.tried_mib"), view.number("log.oom.free_mib")
+    return None if tried is None or free is None else round((tried - free) / 1024, 2)
+
+
+@derived("derived.other_processes_gib", "float", "GiB", "memory that other processes hold on the GPU")
+def _other_processes(view: View) -> float | None:
+    """As the failed allocation lists them; of a refused start, what was not free (less this server's own context)."""
+    listed = view.number("derived.oom_others_gib")
+    if listed is not None:
+        return listed
+    free, total = view.number("match.free"), view.number("match.total")
+    if free is None or total is None:
+        free, total = view.number("log.free_gib"), view.number("log.total_gib")
+    context_gib = 0.5  # measured: 0.51 GiB on an H200
+    return None if free is None or total is None else round(max(0.0, total - free - context_gib), 2)
+
+
+# --- GPUs and copies -----------------------------------------------------------------------------------------------
+
+
+def _divides(spec: ModelSpec, size: int, *, encoder_data: bool) -> bool:
+    """Whether vLLM can split the model's heads over so many GPUs: query heads must divide, KV heads divide or be
+    replicated, the vision tower's heads divide unless each rank holds the whole tower."""
+    heads, kv = spec.attention_heads, spec.key_value_heads
+    if heads is None or kv is None or heads % size or (kv % size and size % kv):
+        return False
+    return encoder_data or spec.vision is None or spec.vision.heads % size == 0
+
+
+@derived("plan.tensor_parallel_size_valid", "int", "", "largest valid --tensor-parallel-size up to the one asked for")
+def _tensor_parallel_valid(view: View) -> int | None:
+    asked = view.integer("launch.tensor_parallel_size") or view.integer("match.tp")
+    count = view.integer("gpu.count") or view.integer("match.gpus")
+    upper = min(value for value in (asked, count, _MOST_RANKS) if value is not None)
+    spec = view.objects.model
+    if asked is None and count is None:
+        return None
+    heads = view.integer("match.heads")
+    if spec is not None and spec.attention_heads is not None:
+        data = planning.sharding(view).encoder_data
+        return _largest(upper, lambda size: _divides(spec, size, encoder_data=data))
+    return None if heads is None or heads < 1 else _largest(upper, lambda size: heads % size == 0)
+
+
+def _largest(upper: int, valid: Callable[[int], bool]) -> int | None:
+    return next((size for size in range(upper, 0, -1) if valid(size)), None)
+
+
+@derived("plan.data_parallel_size_rest", "int", "", "copies of the model that the GPUs left over can hold")
+def _data_parallel_rest(view: View) -> int | None:
+    valid = view.integer("plan.tensor_parallel_size_valid")
+    count = view.integer("gpu.count") or view.integer("launch.tensor_parallel_size")
+    if valid is None or count is None:
+        return None
+    copies = count // valid
+    return copies if copies > 1 else None
+
+
+@derived("plan.tensor_parallel_size_for_weights", "int", "", "smallest valid --tensor-parallel-size whose weights fit")
+def _tensor_parallel_for_weights(view: View) -> int | None:
+    """Up to the GPUs there are (8 if unknown), larger than the one in force; a tenth of the budget is left."""
+    spec, total = view.objects.model, planning.total_bytes(view)
+    share = planning.utilization(view) or 0.9
+    if spec is None or total is None:
+        return None
+    now = planning.sharding(view)
+    for size in range(now.tensor + 1, min(view.integer("gpu.count") or 8, _MOST_RANKS) + 1):
+        if not _divides(spec, size, encoder_data=now.encoder_data):
+            continue
+        if _model_fits(spec, replace(now, tensor=size), share * total, view):
+            return size
+    return None
+
+
+def _model_fits(spec: ModelSpec, shares: Sharding, budget: float, view: View) -> bool:
+    weights = weights_bytes(spec, shares, quantization=planning.online_quantization(view, spec))
+    return weights is not None and weights.high + memory.LEAST_BESIDE_WEIGHTS_BYTES < 0.9 * budget
+
+
+@derived("plan.quantized_model", "str", "", "Qwen's own quantized checkpoint of this model that fits these GPUs")
+def _quantized_model(view: View) -> str | None:
+    """The first of the published variants that the GPU can compute and that leaves a tenth of the budget."""
+    spec, total = view.objects.model, planning.total_bytes(view)
+    share = planning.utilization(view) or 0.9
+    if spec is None or total is None or spec.quantization is not None:
+        return None
+    capability = view.number("gpu.compute_capability")
+    for name in _in_order(spec.variants, capability):
+        variant = model_variant(spec, name)
+        if _model_fits(variant, planning.sharding(view), max(share, 0.9) * total, view):
+            return name
+    return None
+
+
+def _in_order(names: Iterable[str], capability: float | None) -> list[str]:
+    """Variants that a card computes: AWQ from 7.5 on, GPTQ from 6.0, FP8 from 8.0 (weight-only below 8.9)."""
+    least = {"AWQ": 7.5, "FP8": 8.0, "Int8": 6.0, "Int4": 6.0}
+    usable = [n for n in names if capability is None or capability >= least.get(n.rpartition("-")[2], 0)]
+    return sorted(usable, key=lambda name: name.endswith("Int8"))
+
+
+# --- sequences -----------------------------------------------------------------------------------------------------
+
+
+@derived("plan.max_num_seqs_sampler", "int", "", "--max-num-seqs whose sampler dry run fits")
+def _max_num_seqs_sampler(view: View) -> int | None:
+    """Where weights and card are known: a quarter of what they leave, over the bytes of one row of logits. Else by the
+    release: 64 where nothing is known of the card, as the sampler was sized for a large one."""
+    now = _seqs_in_force(view)
+    rows = _sampler_rows(view)
+    if rows is None:
+        rows = 64
+    fitting = next((size for size in (256, 128, 64, 32, 16, 8) if size <= rows), None)
+    return fitting if fitting is not None and (now is None or fitting < now) else None
+
+
+def _seqs_in_force(view: View) -> int | None:
+    spec = view.objects.model
+    sizes = planning.batch_sizes(view, None if spec is None else planning.context(view, spec))
+    return None if sizes is None else sizes[1]
+
+
+def _sampler_rows(view: View) -> int | None:
+    spec, found, total = view.objects.model, planning.release(view), view.number("plan.gpu_total_gib")
+    weights = view.number("plan.weights_gib_per_gpu")
+    if spec is None or spec.vocabulary is None or found is None or total is None or weights is None:
+        return None
+    room = max(0.0, total - weights - memory.LEAST_BESIDE_WEIGHTS_BYTES / GIB) * GIB
+    return int(room / 4 / (spec.vocabulary * profile_run.sampler_bytes_per_logit(found)))
+
+
+@derived("plan.max_num_seqs_mamba", "int", "", "--max-num-seqs that the state cache of a hybrid model holds")
+def _max_num_seqs_mamba(view: View) -> int | None:
+    """In steps of 128 (8 below that), so that a slightly smaller cache at the next start still holds it."""
+    blocks = view.integer("match.blocks")
+    if blocks is None or blocks < 1:
+        return None
+    step = 128 if blocks >= 128 else 8 if blocks >= 8 else 1
+    return blocks // step * step
