@@ -122,8 +122,19 @@ def _rule_findings(
 
 
 def _items(rule: Rule, view: View) -> Iterable[Mapping[str, object]]:
-    items = None if rule.foreach is None else view.value(f"derived.{rule.foreach}")
-    return items if isinstance(items, tuple) else ()
+    if rule.foreach is None:
+        return ()
+    items = _list(view, f"derived.{rule.foreach}")
+    if rule.foreach != "flags":
+        return items
+    # what the command's check found goes before what the log says of the same flag
+    named = {item.get("name") for item in items}
+    return (*items, *(item for item in _list(view, "derived.refused_flags") if item.get("name") not in named))
+
+
+def _list(view: View, name: str) -> tuple[Mapping[str, object], ...]:
+    value = view.value(name)
+    return value if isinstance(value, tuple) else ()
 
 
 def _with_item(fired: _Fired, item: Mapping[str, object]) -> _Fired:

@@ -316,6 +316,11 @@ class _Reader:
             self.problem(
                 f"confidence must be one of {', '.join(CONFIDENCES)}", table="when", index=index, key="confidence"
             )
+        severity, risk = entry.get("severity"), entry.get("risk")
+        if severity is not None and severity not in SEVERITIES:
+            self.problem(f"severity must be one of {', '.join(SEVERITIES)}", table="when", index=index, key="severity")
+        if risk is not None and not isinstance(risk, bool):
+            self.problem("risk must be true or false", table="when", index=index, key="risk")
         pick = entry.get("pick", "first")
         if pick not in ("first", "last"):
             self.problem("pick must be first or last", table="when", index=index, key="pick")
