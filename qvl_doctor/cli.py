@@ -32,11 +32,18 @@ def run(argv: Sequence[str]) -> int:
         return _failed(error, as_json=arguments.json)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`| head`). Point stdout at nothing, or the interpreter complains while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader went away (`| head`)
+        _drop_stdout()
         return _BROKEN_PIPE_STATUS
+    except OSError as error:  # files are read behind a DoctorError: this is stdout itself
+        _drop_stdout()
+        return _failed(DoctorError(f"the result cannot be written: {error.strerror}"), as_json=False)
     return result.status
+
+
+def _drop_stdout() -> None:
+    """Points stdout at nothing, or the interpreter would try and complain once more while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 20
 def read_text(path: str, what: str) -> str:
     """A text file of at most 4 MiB ("-": standard input). Raises DoctorError."""
     with _opened(path, what) as stream:
-        data = stream.read(_TEXT_LIMIT_BYTES + 1)
+        data = _read(stream, _TEXT_LIMIT_BYTES + 1, path, what)
     if len(data) > _TEXT_LIMIT_BYTES:
         raise DoctorError(
             f"{what} {printable(path)} is larger than 4 MiB", hint="give the file with the command itself"
@@ -30,9 +30,10 @@ def read_text(path: str, what: str) -> str:
         raise DoctorError(f"{what} {printable(path)} is empty")
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DoctorError(f"{what} {printable(path)} is a binary file", hint="give a text file")
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", errors="replace")
     # newline handling stays the caller's: the text is edited by span and must survive byte for byte
-    return data.decode(encoding, errors="surrogateescape")
+    return data.decode("utf-8-sig", errors="surrogateescape")
 
 
 def read_log(path: str, patterns: Sequence[LinePattern]) -> LogSummary:
@@ -40,14 +41,16 @@ def read_log(path: str, patterns: Sequence[LinePattern]) -> LogSummary:
     name = "stdin" if path == "-" else Path(path).name
     reader = LogReader(patterns, source=printable(name))
     with _opened(path, "log") as stream:
-        for chunk in _chunks(stream):
+        while chunk := _read(stream, _CHUNK_BYTES, path, "log"):
             reader.feed(chunk)
+            if reader.binary:
+                break  # a device can go on for ever
     summary = reader.finish()
-    if summary.size_bytes == 0:
+    if summary.lines <= len(summary.tail) and not any(line.strip() for line in summary.tail):
         raise DoctorError(
             f"log {printable(path)} is empty", hint="give the file that holds the server's output (stderr too)"
         )
-    if summary.binary:
+    if reader.binary:
         raise DoctorError(f"log {printable(path)} is a binary file", hint="give the server's output as text")
     return summary
 
@@ -57,9 +60,9 @@ def read_facts(path: str) -> tuple[HostFacts, tuple[str, ...]]:
     text = read_text(path, "facts file")
     try:
         document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError alone: a number of thousands of digits
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply or too large a number"
         raise DoctorError(f"facts file {printable(path)}{where} is not valid JSON: {reason}") from None
     facts, problems = host_facts(document)
     wrong = [problem for problem in problems if not problem.startswith("unknown key")]
@@ -68,13 +71,17 @@ def read_facts(path: str) -> tuple[HostFacts, tuple[str, ...]]:
     return facts, problems
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK_BYTES):
-        yield chunk
+def _read(stream: BinaryIO, count: int, path: str, what: str) -> bytes:
+    try:
+        return stream.read(count)
+    except OSError as error:
+        raise _unreadable(path, what, error) from None
 
 
 def _opened(path: str, what: str) -> BinaryIO:
     if path == "-":
+        if sys.stdin is None or sys.stdin.closed:
+            raise DoctorError(f"{what}: standard input is closed or already read", hint="name a file")
         return sys.stdin.buffer
     try:
         mode = Path(path).stat().st_mode
@@ -82,7 +89,10 @@ def _opened(path: str, what: str) -> BinaryIO:
             raise DoctorError(f"{what} {printable(path)} is a folder", hint="name a file in it")
         return Path(path).open("rb")
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DoctorError(f"{what} {printable(path)} cannot be read: {reason}") from None
+        raise _unreadable(path, what, error) from None
     except ValueError:
         raise DoctorError(f"{what} {printable(path)} is no valid file name") from None
+
+
+def _unreadable(path: str, what: str, error: OSError) -> DoctorError:
+    return DoctorError(f"{what} {printable(path)} cannot be read: {error.strerror or type(error).__name__}")

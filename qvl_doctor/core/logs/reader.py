@@ -118,6 +118,11 @@ class LogReader:
         self._tail: deque[bytes] = deque(maxlen=_TAIL_LINES)
         self._summary: LogSummary | None = None
 
+    @property
+    def binary(self) -> bool:
+        """Whether what was fed so far is no text."""
+        return self._splitter.binary
+
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the log."""
         for block in self._splitter.feed(data):
@@ -145,7 +150,7 @@ class LogReader:
             source=self._source,
             lines=self._lines,
             size_bytes=self._splitter.size_bytes,
-            binary=self._splitter.binary,
+            binary=self.binary,
             version=deciding.facts.get("vllm_version"),
             args=deciding.args,
             facts=dict(deciding.facts),

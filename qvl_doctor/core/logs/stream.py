@@ -93,8 +93,9 @@ class LineSplitter:
         self._pending.clear()
         return block
 
-    @staticmethod
-    def _clean(block: bytes) -> bytes:
+    def _clean(self, block: bytes) -> bytes:
         if b"\0" not in block:
             return block
-        return _DOCKER_HEADER.sub(b"", block).replace(b"\0", b"")
+        bare = _DOCKER_HEADER.sub(b"", block)
+        self.nul_bytes -= block.count(0) - bare.count(0)  # a header's zeros speak of no binary file
+        return bare.replace(b"\0", b"")
