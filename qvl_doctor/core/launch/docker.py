@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, OptionPlace, OptionSlot, removal, separator_before, splice
+from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, OptionPlace, OptionSlot, own_separator, removal, splice
 from qvl_doctor.core.launch.quoting import quoted
 from qvl_doctor.core.launch.values import ContainerFacts, Mount, Splice, Word
 
@@ -228,11 +228,9 @@ def _behind_options(run: ContainerRun, text: str) -> Splice | None:
     last = run.last
     if last is None:
         return None
-    separator = " "
-    if run.options:
-        blanks = separator_before(last.layer, run.options[-1].words[0].lstart)[1]
-        separator = blanks if "\n" in blanks else " "
-    return splice(last.layer, last.lend, last.lend, separator + text)
+    separator = own_separator(last.layer, run.options[-1].words[0].lstart) if run.options else " "
+    made = splice(last.layer, last.lend, last.lend, text)
+    return None if made is None else Splice(made.start, made.end, separator + made.text)
 
 
 def _add(run: ContainerRun, name: str, value: str | None) -> Splice | None:

@@ -195,11 +195,13 @@ def _spelling(
         return long, None
     if arity == "optional":
         return long, "False"
+    if command.server in ("llm", "config"):  # written as False there: needs no flag of its own
+        return "--no-" + name[2:], None
     return negation_of(name, command.grammar), None
 
 
 def _well_written(flag: Flag) -> bool:
-    return flag.spelled.startswith("-") and "—" not in flag.spelled and "–" not in flag.spelled
+    return flag.spelled[:1].isascii() and flag.spelled[1:2].isascii()
 
 
 def _set_key(command: LaunchCommand, edit: Edit, wanted: FlagName) -> list[Splice] | None:

@@ -94,20 +94,20 @@ def separator_before(layer: Layer, lstart: int) -> tuple[int, str]:
     return low + match.start(), match[0]
 
 
+def own_separator(layer: Layer, lstart: int) -> str:
+    """What sets arguments apart, as the document has it: a blank, or a line's end with what goes with it."""
+    begin = separator_before(layer, lstart)[0]
+    source = layer.source(begin, lstart)
+    return source if "\n" in source and begin > 0 else " "
+
+
 def removal(layer: Layer, lstart: int, lend: int, *, inserted: bool = False) -> Splice | None:
     """A word gone with the blanks before it, so that a line of its own leaves nothing behind.
 
     `inserted`: it stands in a variable's value or an array, so that a quote or parenthesis may open right before it.
     """
-    begin, blanks = separator_before(layer, lstart)
+    begin = separator_before(layer, lstart)[0]
     text = layer.text
-    bare_break = re.search(r"(?<!\\)\r?\n", blanks.replace("\\\r\n", "\\\n")) is not None
-    if bare_break and "\\" not in blanks:
-        line_start = text.rfind("\n", 0, lstart) + 1
-        after = re.compile(r"[ \t]*\r?\n").match(text, lend)
-        if after:
-            return splice(layer, line_start, after.end(), "")
-        return splice(layer, begin, lend, "")
     if begin == 0 or (inserted and text[begin - 1] in "(\"'="):
         after = re.compile(r"(?:[ \t]|\\\r?\n|\r?\n)*").match(text, lend)
         return splice(layer, lstart, after.end() if after else lend, "")
@@ -179,14 +179,11 @@ class ShellPlace:
 
     def _append(self, spelled: str, value: str | None) -> Splices | None:
         own = [flag for flag in self.flags if flag.words[0].layer is self.layer and not flag.words[0].inserted]
-        separator = " "
-        if own:
-            blanks = separator_before(self.layer, own[-1].words[0].lstart)[1]
-            separator = blanks if "\n" in blanks else " "
+        separator = own_separator(self.layer, own[-1].words[0].lstart) if own else " "
         valued = [flag for flag in own if flag.value is not None]
         joined = bool(valued) and all(flag.joined for flag in valued)
-        text = separator + self._argument(spelled, value, like="", joined=joined)
-        return _all(splice(self.layer, self.end, self.end, text))
+        made = splice(self.layer, self.end, self.end, self._argument(spelled, value, like="", joined=joined))
+        return None if made is None else [Splice(made.start, made.end, separator + made.text)]
 
     def _argument(self, spelled: str, value: str | None, *, like: str, joined: bool) -> str:
         if value is None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from qvl_doctor.core.launch import docker
-from qvl_doctor.core.launch.argv import ArgumentReader, Arguments, is_flag
-from qvl_doctor.core.launch.command import LaunchCommand, Server
+from qvl_doctor.core.launch.argv import ArgumentReader, is_flag
+from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble, read_arguments
+from qvl_doctor.core.launch.command import LaunchCommand
 from qvl_doctor.core.launch.expand import Variables, assign, assignment, expand
-from qvl_doctor.core.launch.grammar import FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, ShellPlace, removal, splice
 from qvl_doctor.core.launch.quoting import quoted
 from qvl_doctor.core.launch.recognise import (
@@ -24,26 +24,13 @@ from qvl_doctor.core.launch.recognise import (
     only_speaks,
 )
 from qvl_doctor.core.launch.shell import SH, Dialect, Lexer, Note, Statement, Token, statements
-from qvl_doctor.core.launch.values import Flag, Layer, LineIndex, LostLine, Problem, Splice, Word
+from qvl_doctor.core.launch.values import Escape, Flag, Layer, LostLine, Problem, Splice, Word
 
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{"))
 _ENV_WORD = re.compile(r"[A-Z_][A-Z0-9_]*=")
 _CALL = re.compile(r"(?:Async)?LLM(?:Engine)?[(_]")
 MAX_COMMANDS = 2_000  # of one document
 MAX_NESTING = 4  # bash -c within bash -c
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What every reader of one document shares."""
-
-    document: str
-    name: str
-    grammar: FlagGrammar
-    lines: LineIndex
-
-    def where(self, line: int) -> str:
-        return f"{self.name}:{line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +60,14 @@ class _Session:
 class ShellReader:
     """All commands of one layer. `fallback` keeps the first other command where no vLLM server is started."""
 
-    def __init__(self, layer: Layer, context: Context, *, dialect: Dialect = SH, depth: int = 0) -> None:
+    def __init__(
+        self, layer: Layer, context: Context, *, dialect: Dialect = SH, depth: int = 0, implied: bool = False
+    ) -> None:
         self.layer = layer
         self.context = context
         self.dialect = dialect
         self.depth = depth
+        self.implied = implied  # the words are a server's arguments, its program stands elsewhere
         self.found: list[LaunchCommand] = []
         self.others: list[LaunchCommand] = []
         self._session = _Session()
@@ -243,7 +233,10 @@ class ShellReader:
         nested = find_nested(words)
         if nested is not None and self.depth < MAX_NESTING:
             return builder.nested(nested)
-        builder.other()
+        if self.implied:
+            builder.server(implied_program(words))
+        else:
+            builder.other()
         return None
 
     @property
@@ -312,9 +305,8 @@ class CommandBuilder:
         if python and rest[1].value.startswith("vllm.entrypoints"):
             return self.server(Program(run.arguments - 1, run.arguments + 2, "api_server"), run)
         if docker.is_server_image(image) and not entrypoint:
-            server: Server = "api_server" if any(w.value.startswith("--model") for w in rest) else "serve"
-            skip = 1 if rest and rest[0].value == "serve" else 0
-            return self.server(Program(run.arguments - 1, run.arguments + skip, server), run)
+            implied = implied_program(rest)
+            return self.server(Program(run.arguments - 1, run.arguments + implied.end, implied.server), run)
         self._emit(Program(0, run.arguments, "other"), rest, run, None)
         return None
 
@@ -374,52 +366,31 @@ class CommandBuilder:
                 self.prefix.append(_entry(word))
 
     def _emit(self, program: Program, arguments: list[Word], run: docker.ContainerRun | None, cut: int | None) -> None:
-        context, layer = self.reader.context, self.reader.layer
-        serves = program.server == "serve"
-        read = ArgumentReader(arguments, context.grammar, context.lines).read(model_expected=serves)
-        model_word, model = _model(read, positional=serves)
+        context = self.reader.context
         start, end = self._span(cut)
-        dynamic = next((word for word in arguments if word.dynamic), None)
-        reason = None
-        if dynamic is not None:
-            reason = f"it holds a command substitution or template: {dynamic.raw[:80]}"
-        elif self.statement.heredoc:
-            reason = "it reads a heredoc"
-        elif self.words[0].value == "eval":
-            reason = "it is run by eval"
         env, unresolved = self._environment(run)
-        facts = docker.facts_of(run) if run else None
-        line = context.lines.line(self.words[program.start].start)
-        command = LaunchCommand(
-            where=context.where(line),
-            line=line,
-            text=context.document[start:end],
-            start=start,
-            end=end,
-            server=program.server,
-            program=" ".join(word.value for word in self.words[program.start : program.end])[:200],
-            model=model,
-            flags=read.flags,
-            env=MappingProxyType(env),
-            env_unresolved=frozenset(unresolved),
-            version=docker.image_version(facts.image) if facts else None,
-            container=facts,
-            problems=(*read.problems, *self._problems(start, end)),
-            strays=tuple(word.value for word in read.positionals if word is not model_word),
-            wrappers=tuple(basename(word.value) for word in self.words[: program.start] if not is_flag(word.value))[
-                :20
-            ],
-            editable=reason is None,
-            not_editable_reason=reason,
-            document=context.document,
-            place=self._place(program, arguments, read.flags, layer, serves=serves),
-            env_place=docker.env_place(run) if run else self._env_place(),
-            option_place=docker.option_place(run) if run else None,
-            model_word=model_word,
-            grammar=context.grammar,
+        read = read_arguments(context, arguments, program.server)
+        around = Surroundings(
+            start,
+            end,
+            env,
+            frozenset(unresolved),
+            docker.facts_of(run) if run else None,
+            docker.env_place(run) if run else self._env_place(),
+            docker.option_place(run) if run else None,
+            self._problems(start, end),
+            self._reason(),
+        )
+        command = replace(
+            assemble(context, self.words, program, read, around), place=self._place(program, arguments, read.flags)
         )
         keep = program.server != "other"
         (self.reader.found if keep else self.reader.others).append(command)
+
+    def _reason(self) -> str | None:
+        if self.statement.heredoc:
+            return "it reads a heredoc"
+        return "it is run by eval" if self.words[0].value == "eval" else None
 
     def _span(self, cut: int | None) -> tuple[int, int]:
         """The document span: with the assignments directly before, and a closing &."""
@@ -451,13 +422,13 @@ class CommandBuilder:
                 found.append(Problem(note.kind, note.text, lines.line(position)))
         return tuple(found[:50])
 
-    def _place(
-        self, program: Program, arguments: Sequence[Word], flags: tuple[Flag, ...], layer: Layer, *, serves: bool
-    ) -> ShellPlace:
+    def _place(self, program: Program, arguments: Sequence[Word], flags: tuple[Flag, ...]) -> ShellPlace:
+        layer = self.reader.layer
         own = [word for word in self.words[program.start : program.end] if word.layer is layer and not word.inserted]
         program_end = max((word.lend for word in own), default=self.start)
         ends = [word.lend for word in arguments if word.layer is layer and not word.inserted and word.value.strip()]
-        return ShellPlace(layer, program_end, max([program_end, *ends]), flags, serves)
+        positional = program.server == "serve" and program.end > program.start
+        return ShellPlace(layer, program_end, max([program_end, *ends]), flags, positional)
 
     def _env_place(self) -> EnvPlace:
         entries = {**self.reader.session.exported, **{entry.name: entry for entry in self.prefix}}
@@ -496,19 +467,15 @@ def _slot(entry: EnvEntry) -> EnvSlot:
     return EnvSlot(entry.name, value.value, write, remove)
 
 
+def implied_program(words: Sequence[Word]) -> Program:
+    """Arguments alone, behind an image's own entry point: with `--model` the API server's, else `vllm serve`'s."""
+    by_flag = any(word.value.partition("=")[0] == "--model" for word in words)
+    return Program(0, 1 if words and words[0].value == "serve" else 0, "api_server" if by_flag else "serve")
+
+
 def _joined(outer: EnvPlace, inner: EnvPlace | None) -> EnvPlace:
     """Docker's -e, and what the inner shell assigns itself."""
     return EnvPlace((*outer.slots, *(inner.slots if inner else ())), outer.add)
-
-
-def _model(read: Arguments, *, positional: bool) -> tuple[Word | None, str | None]:
-    """The model's word (None where `--model` gives it) and name."""
-    if positional and read.positionals:
-        return read.positionals[0], read.positionals[0].value
-    for flag in reversed(read.flags):
-        if flag.name == "--model" and not flag.path:
-            return None, flag.value
-    return None, None
 
 
 def nested_layer(word: Word) -> Layer:
@@ -519,12 +486,21 @@ def nested_layer(word: Word) -> Layer:
     positions = [word.locate(index) for index in range(len(word.value))]
     starts = [layer.begin(position) for position in positions]
     ends = [layer.finish(position + 1) for position in positions]
+    escape: Escape = _nowhere
     if raw[:1] == "'" and raw[-1:] == "'" and raw.count("'") == 2:
-        return Layer(word.value, starts, ends, lambda text: _through(layer, text.replace("'", "'\\''")))
-    if raw[:1] == '"' and raw[-1:] == '"' and not word.unresolved:
-        return Layer(word.value, starts, ends, lambda text: _through(layer, re.sub(r'(["\\$`])', r"\\\1", text)))
-    return Layer(word.value, starts, ends, lambda _text: None)
+        escape = _in_single(layer)
+    elif raw[:1] == '"' and raw[-1:] == '"' and not word.unresolved:
+        escape = _in_double(layer)
+    return Layer(word.value, starts, ends, escape, layer.origin)
 
 
-def _through(layer: Layer, text: str) -> str | None:
-    return layer.escape(text)
+def _nowhere(_text: str) -> str | None:
+    return None
+
+
+def _in_single(layer: Layer) -> Escape:
+    return lambda text: layer.escape(text.replace("'", "'\\''"))
+
+
+def _in_double(layer: Layer) -> Escape:
+    return lambda text: layer.escape(re.sub(r'(["\\$`])', r"\\\1", text))

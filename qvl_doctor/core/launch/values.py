@@ -32,12 +32,13 @@ class Layer:
     starts: Sequence[int]
     ends: Sequence[int]
     escape: Escape = unescaped
+    origin: str = ""  # the document
 
     @staticmethod
     def of(document: str, start: int = 0, end: int | None = None) -> Layer:
         """The document itself, or a part of it."""
         end = len(document) if end is None else end
-        return Layer(document[start:end], range(start, end), range(start + 1, end + 1))
+        return Layer(document[start:end], range(start, end), range(start + 1, end + 1), origin=document)
 
     def begin(self, position: int) -> int:
         """Where the character at `position` begins in the document; beyond the last one, where that ends."""
@@ -49,9 +50,15 @@ class Layer:
         """Where a span that ends before `position` ends in the document."""
         return self.ends[position - 1] if position > 0 and len(self.ends) else self.begin(0)
 
+    def source(self, start: int, end: int) -> str:
+        """The document's own text from `start` to `end`, with what the layer leaves out between them."""
+        return self.origin[self.finish(start) : self.begin(end)]
+
     def part(self, start: int, end: int, escape: Escape | None = None) -> Layer:
         """A layer over `text[start:end]`."""
-        return Layer(self.text[start:end], self.starts[start:end], self.ends[start:end], escape or self.escape)
+        return Layer(
+            self.text[start:end], self.starts[start:end], self.ends[start:end], escape or self.escape, self.origin
+        )
 
 
 @dataclass(frozen=True, slots=True)

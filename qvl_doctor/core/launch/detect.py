@@ -1,0 +1,101 @@
+"""What a text is: by its file's name where that tells, else by what is in it."""
+
+from __future__ import annotations
+
+import re
+
+from qvl_doctor.core.launch.article import HINT, looks_like_html
+from qvl_doctor.core.launch.command import Kind
+from qvl_doctor.core.launch.config_file import KNOWN_KEYS
+from qvl_doctor.core.launch.python_source import CALL, parse_python
+
+_KUBERNETES = re.compile(r"^[ \t]{0,20}apiVersion:", re.MULTILINE)
+_KIND = re.compile(r"^[ \t]{0,20}kind:", re.MULTILINE)
+_COMPOSE = re.compile(r"^services:[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+_SYSTEMD = re.compile(r"^\[(?:Unit|Service|Install)\][ \t]*\r?$", re.MULTILINE)
+_DOCKERFILE = re.compile(r"^FROM[ \t]+\S+[^\n]*$", re.MULTILINE)
+_DOCKERFILE_START = re.compile(r"^(?:CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t>]{0,20}(?:```|~~~)", re.MULTILINE)
+_PYTHON = re.compile(r"^(?:from[ \t]+\S+[ \t]+import|import[ \t]+\w)", re.MULTILINE)
+_KEY_LINE = re.compile(r"(?P<key>[A-Za-z][\w.-]*):(?:[ \t]|\r?$)")
+_PROSE = re.compile(
+    r"^(?:#{1,6} \S|[ \t]{0,3}(?:[-*+]|\d{1,2}[.)、]) [^\n]*`|[^\n]{0,80}[\u4e00-\u9fff\u3002\uff0c]|"
+    r"[A-Z][a-z']{1,15} [a-z']{1,15} [^\n=]{3,400}[.:?!][ \t]*\r?$)",
+    re.MULTILINE,
+)
+_SUFFIXES: dict[str, Kind] = {
+    "py": "python",
+    "service": "systemd",
+    "md": "article",
+    "markdown": "article",
+    "html": "article",
+    "htm": "article",
+    "rst": "article",
+    "sh": "shell",
+    "bash": "shell",
+    "yaml": "yaml",
+    "yml": "yaml",
+}
+
+
+def kind_of(text: str, name: str) -> Kind:
+    """The kind of a document; "yaml" is settled by the nodes."""
+    base = name.rsplit("/", 1)[-1]
+    suffix = base.rsplit(".", 1)[-1].lower() if "." in base else ""
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if base.lower().startswith(("dockerfile", "containerfile")) or suffix == "dockerfile":
+        return "dockerfile"
+    return kind_by_content(text)
+
+
+def kind_by_content(text: str) -> Kind:
+    """The kind of a text that has no telling name."""
+    if _FENCE.search(text) or (looks_like_html(text) and HINT.search(text)):
+        return "article"
+    if _KUBERNETES.search(text) and _KIND.search(text):
+        return "kubernetes"
+    if _COMPOSE.search(text):
+        return "compose"
+    if _SYSTEMD.search(text):
+        return "systemd"
+    if _DOCKERFILE.search(text) and _DOCKERFILE_START.search(text):
+        return "dockerfile"
+    if _is_python(text):
+        return "python"
+    if _is_config(text):
+        return "config"
+    return "article" if _is_article(text) else "shell"
+
+
+def _is_python(text: str) -> bool:
+    if not CALL.search(text):
+        return False
+    return _PYTHON.search(text) is not None or parse_python(text) is not None
+
+
+def _is_config(text: str) -> bool:
+    """Top-level lines are `flag: value`, and one of them is a flag that everybody knows."""
+    known = False
+    for line in text.split("\n")[:2000]:
+        if not line.strip() or line[0] in " \t#-\r":
+            continue
+        match = _KEY_LINE.match(line)
+        if match is None:
+            return False
+        known = known or match["key"].replace("_", "-") in KNOWN_KEYS
+    return known
+
+
+_HEADING = re.compile(r"#{2,6} \S")  # a single # may be a comment
+
+
+def _is_article(text: str) -> bool:
+    """Lines of talk around the commands. A shebang, or comments alone, make a script."""
+    if text.startswith("#!"):
+        return False
+    without_comments = "\n".join(
+        line for line in text.split("\n")[:5000] if not line.lstrip().startswith("#") and not _HEADING.match(line)
+    )
+    match = _PROSE.search(without_comments)
+    return match is not None and HINT.search(text) is not None
