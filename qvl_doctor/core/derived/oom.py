@@ -14,8 +14,10 @@ from typing import Literal
 
 from packaging.version import Version
 
+from qvl_doctor.core import planning
 from qvl_doctor.core.facts import View, derived
 from qvl_doctor.core.logs import OomReport
+from qvl_doctor.core.weights import weights_bytes
 
 Stage = Literal[
     "start", "weights", "encoder-profile", "sampler", "profile", "kv", "graphs", "warmup", "serving", "unknown"
@@ -109,6 +111,12 @@ def _stage(view: View) -> Stage | None:
     return stage
 
 
+@derived("derived.oom_sampler_rows", "int", "", "sequences of the sampler's dry run that ran out, as vLLM names them")
+def _sampler_rows(view: View) -> int | None:
+    oom = _report(view)
+    return None if oom is None else oom.sampler_requests
+
+
 @derived("derived.oom_in_encoder", "bool", "", "the vision tower asked for the memory that was not there")
 def _oom_in_encoder(view: View) -> bool | None:
     oom = _report(view)
@@ -145,9 +153,18 @@ def _card_gib(view: View) -> float | None:
     return round(min(known) / GIB, 2) if known else None
 
 
-@derived("derived.weights_gib", "float", "GiB", "weights on one GPU: as the start measured them, else as planned")
+@derived("derived.weights_gib", "float", "GiB", "weights on one GPU while they are loaded: measured, else as planned")
 def _weights_gib(view: View) -> float | None:
-    return view.number("log.weights_gib") or view.number("plan.weights_gib_per_gpu")
+    """Up to 0.14 --quantization loads an unquantized checkpoint whole and shrinks it afterwards, so it counts whole
+    (vllm/model_executor/layers/quantization/fp8.py process_weights_after_loading)."""
+    model, version = view.objects.model, view.version("version.vllm")
+    measured = view.number("log.weights_gib")
+    if measured is None and model is not None and planning.online_quantization(view, model) is not None:
+        whole = version is None or version < Version("0.15.dev0")
+        loaded = weights_bytes(model, planning.sharding(view)) if whole else None
+        if loaded is not None:
+            return round(loaded.bytes / GIB, 2)
+    return measured if measured is not None else view.number("plan.weights_gib_per_gpu")
 
 
 @derived(

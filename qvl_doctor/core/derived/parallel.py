@@ -6,8 +6,6 @@ quantization group or block (layers/quantization/utils/marlin_utils.py, fp8.py).
 
 from __future__ import annotations
 
-import math
-
 from packaging.version import Version
 
 from qvl_doctor.core.facts import View, derived
@@ -15,14 +13,6 @@ from qvl_doctor.core.model import ModelSpec
 
 _FP8_BLOCK = 128  # Qwen's own FP8 checkpoints: blocks of 128 x 128 (weight_block_size in config.json)
 _PADDED_INTERMEDIATE = 29696  # Qwen's AWQ and GPTQ of the 72B: 29568 padded up, = 8 x 29 x 128
-
-
-def _heads(view: View) -> int | None:
-    return view.integer("match.heads") or view.integer("model.attention_heads")
-
-
-def _tensor_parallel(view: View) -> int | None:
-    return view.integer("match.tp") or view.integer("effective.tensor_parallel_size")
 
 
 def _largest_divisor(number: int, limit: int) -> int:
@@ -38,27 +28,6 @@ def _heads_divide(view: View) -> bool | None:
 
 
 @derived(
-    "plan.tensor_parallel_divisor", "int", "", "largest tensor parallel size below the one given that divides the heads"
-)
-def _tensor_parallel_divisor(view: View) -> int | None:
-    heads, size = _heads(view), _tensor_parallel(view)
-    if heads is None or size is None or size < 2 or heads < 1:
-        return None
-    return _largest_divisor(heads, size if heads % size else size - 1)
-
-
-@derived(
-    "plan.data_parallel_rest",
-    "int",
-    "",
-    "copies of the model for the GPUs that the smaller tensor parallel size leaves",
-)
-def _data_parallel_rest(view: View) -> int | None:
-    size, smaller = _tensor_parallel(view), view.integer("plan.tensor_parallel_divisor")
-    return None if not size or not smaller or size // smaller < 2 else size // smaller
-
-
-@derived(
     "plan.tensor_parallel_for_gpus", "int", "", "largest tensor parallel size that the GPUs at hand and the heads allow"
 )
 def _tensor_parallel_for_gpus(view: View) -> int | None:
@@ -69,34 +38,8 @@ def _tensor_parallel_for_gpus(view: View) -> int | None:
     return _largest_divisor(heads, gpus) if heads else 1 << (gpus.bit_length() - 1)
 
 
-@derived("plan.tensor_parallel_for_weights", "int", "", "smallest tensor parallel size over which the weights fit")
-def _tensor_parallel_for_weights(view: View) -> int | None:
-    """Weights, 3 GiB for dry run and context, and 2 GiB of KV cache within 0.92 of each card; heads must divide."""
-    weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
-    current, heads = view.integer("effective.tensor_parallel_size"), view.integer("model.attention_heads")
-    if weights is None or card is None or current is None or heads is None:
-        return None
-    gpus = view.integer("gpu.count")
-    for size in range(current + 1, 65):
-        if heads % size == 0 and weights * current / size + 5 <= 0.92 * card:
-            return size if gpus is None or gpus <= current or size <= gpus else None
-    return None
-
-
 def _variant(model: ModelSpec, *words: str) -> str | None:
     return next((name for word in words for name in model.variants if word in name.lower()), None)
-
-
-@derived("plan.quantized_checkpoint", "str", "", "a quantized checkpoint that Qwen publishes of the same model")
-def _quantized_checkpoint(view: View) -> str | None:
-    """FP8 for cards that compute it, else AWQ or GPTQ; not where the checkpoint is quantized already."""
-    model = view.objects.model
-    if model is None or model.quantization is not None:
-        return None
-    capability = view.number("gpu.compute_capability")
-    if capability is not None and capability < 8.9:
-        return _variant(model, "awq", "int4", "fp8" if capability >= 8.0 else "awq")
-    return _variant(model, "fp8", "awq", "int4")
 
 
 @derived("plan.fp8_checkpoint", "str", "", "the FP8 checkpoint that Qwen publishes of the same model")
@@ -211,9 +154,3 @@ def _visible_gpus(view: View) -> int | None:
     if text is None or not text.strip() or text.strip().lower() in ("all", "none", "-1"):
         return None
     return len([part for part in text.split(",") if part.strip()])
-
-
-@derived("plan.seqs_of_blocks", "int", "", "a round number of sequences that the state cache holds")
-def _seqs_of_blocks(view: View) -> int | None:
-    blocks = view.integer("match.blocks")
-    return None if not blocks or blocks < 1 else 1 << int(math.log2(blocks))
