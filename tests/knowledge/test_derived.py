@@ -113,6 +113,9 @@ def test_smallest_fraction_holds_one_context() -> None:
     assert enough is not None
     assert short is not None
     assert enough >= 8192 > short
+    # a chosen fraction that should do by the plan, but did not: the usual one
+    assert _view(f"{command} --gpu-memory-utilization 0.88").number("plan.gpu_memory_utilization_min") == 0.9
+    assert _view(f"{command} --gpu-memory-utilization 0.95").number("plan.gpu_memory_utilization_min") is None
     assert _view(_serve(model="Qwen/Qwen2.5-VL-72B-Instruct")).number("plan.gpu_memory_utilization_min") is None
 
 

@@ -168,11 +168,19 @@ def _free_and_total(view: View) -> tuple[float | None, float | None]:
 
 @derived("plan.gpu_memory_utilization_min", "float", "", "smallest fraction that holds weights, peaks and one context")
 def _utilization_min(view: View) -> float | None:
+    """Where a fraction was chosen and the plan finds it large enough, the number is of no use (the start that is looked
+    at proves more is needed, or nothing has to change): then the release's default, if that is larger."""
     asked = planning.request(view)
     if asked is None:
         return None
     needed = memory.needed_utilization(asked, asked.batch.max_model_len, _without_cache(view))
-    return needed if needed is not None and _LEAST_UTILIZATION <= needed <= _MOST_UTILIZATION else None
+    if needed is None or not _LEAST_UTILIZATION <= needed <= _MOST_UTILIZATION:
+        return None
+    chosen, known = view.number("launch.gpu_memory_utilization"), view.objects.knowledge
+    if chosen is None or needed > chosen:
+        return needed
+    default = None if known is None else known.default("gpu_memory_utilization")
+    return default if isinstance(default, float) and default > chosen else None
 
 
 def _without_cache(view: View) -> memory.Measured:
