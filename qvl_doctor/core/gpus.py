@@ -312,7 +312,7 @@ def _named(text: str, models: Sequence[GpuModel]) -> tuple[tuple[GpuModel, ...],
 
 def _find_alias(text: str, alias: str) -> tuple[int, int] | None:
     words = alias.split()
-    if words[0] not in text:  # cheap test before a pattern is built
+    if not all(word in text for word in words):  # a cheap test before a pattern is built
         return None
     pattern = r"[\s_-]{0,3}".join(re.escape(word) for word in words)
     found = re.search(rf"(?<![a-z0-9.])({_PREFIX}{pattern})s?(?![a-wyz0-9]|x(?!\d)|\.\d)", text)
