@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ MAX_FILES = 20_000
 
 @cache
 def _table(stem: str) -> dict[str, Any]:
+    if stem == "history":
+        return _table("flags")
+    if stem == "replacements":
+        return tomllib.loads(data_text("vllm/replacements.toml"))
     table: dict[str, Any] = json.loads(data_text(f"vllm/{stem}.json"))
     return table
 
@@ -30,7 +35,7 @@ def releases() -> tuple[str, ...]:
 def knowledge(version: str | None = None) -> Knowledge:
     """The knowledge for a version as a user or a log states it; None or an unreadable one: the newest release."""
     release, basis = nearest_release(releases(), version)
-    return Knowledge(_table, release, basis, f"vllm {release}")
+    return Knowledge(_table, release, basis, f"vllm {release}", asked=version)
 
 
 def history(flag: str) -> FlagHistory:
@@ -53,7 +58,11 @@ def knowledge_from_path(path: str | os.PathLike[str]) -> Knowledge | None:
         return None
     release = facts["version"] or "0"
     documents = pack([release], {release: facts})
-    return Knowledge(documents.__getitem__, release, "installation", str(root / "vllm"))
+
+    def load(stem: str) -> dict[str, Any]:
+        return documents[stem] if stem in documents else _table(stem)
+
+    return Knowledge(load, release, "installation", str(root / "vllm"), asked=facts["version"])
 
 
 def find_sources(path: Path) -> Path | None:

@@ -12,6 +12,8 @@ from qvl_doctor.core.vllm import packing
 if TYPE_CHECKING:
     from packaging.version import Version
 
+    from qvl_doctor.core.vllm.advice import Advice
+
 Nargs = Literal["switch", "one", "many", "optional"]
 Basis = Literal["release", "installation", "nearest"]
 Load = Callable[[str], packing.Packed]
@@ -119,11 +121,13 @@ class BatchDefaults:
 
 @dataclass(frozen=True, slots=True)
 class FlagHistory:
-    """When a flag existed. `since`: first known release that has it; `until`: last one, None while it still exists;
-    `removed_in`: the first release after `until`; `earliest`: whether `since` is the oldest release known here.
+    """When an option existed. `releases`: all known releases that take it, oldest first; `since`, `until`: the first
+    and the last of them (`until` None while it still exists); `removed_in`: the first release after `until`;
+    `earliest`: `since` is the oldest release known here, so it may be older.
     """
 
     name: str
+    releases: tuple[str, ...]
     since: str | None
     until: str | None
     removed_in: str | None
@@ -133,7 +137,15 @@ class FlagHistory:
     @property
     def existed(self) -> bool:
         """Whether any known release has it."""
-        return self.since is not None
+        return bool(self.releases)
+
+    def before(self, version: Version) -> str | None:
+        """The last release older than a version that takes it."""
+        return next((r for r in reversed(self.releases) if as_version(r) < version), None)
+
+    def after(self, version: Version) -> str | None:
+        """The first release newer than a version that takes it."""
+        return next((r for r in self.releases if as_version(r) > version), None)
 
 
 def negations_of(name: str, aliases: tuple[str, ...], inverse: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
@@ -149,11 +161,17 @@ def negations_of(name: str, aliases: tuple[str, ...], inverse: tuple[tuple[str, 
 
 
 class Knowledge:
-    """One release. `load(stem)` gives a packed table ("flags", "environment", …); each is asked for once at most."""
+    """One release.
 
-    def __init__(self, load: Load, release: str, basis: Basis, source: str) -> None:
+    `load(stem)` gives a document: a packed table of the release at hand ("flags", "environment", "metrics",
+    "architectures", "quantization", "releases"), the flags of all releases ("history") or the parsed advice
+    ("replacements"). It is expected to keep what it loads. `asked` is the version that the user or the log states.
+    """
+
+    def __init__(self, load: Load, release: str, basis: Basis, source: str, *, asked: str | None = None) -> None:
         self._load = load
         self.release = release
+        self.asked = asked
         self.basis: Basis = basis
         self.source = source
         self._flags = load("flags")
@@ -216,6 +234,27 @@ class Knowledge:
         """The long name behind an alias, a short option or a negation; None for an unknown flag."""
         fact = self.flag(flag)
         return None if fact is None else fact.name
+
+    def negation(self, flag: str) -> str | None:
+        """How a switch is turned off ("--no-enable-prefix-caching"), None where it can't be."""
+        fact = self.flag(flag)
+        return None if fact is None else fact.negation
+
+    def history(self, option: str) -> FlagHistory:
+        """When an option existed, over all releases that the shipped data describes."""
+        return history_of(self._load("history"), option)
+
+    @cached_property
+    def all_releases(self) -> tuple[str, ...]:
+        """All releases that the shipped data describes, oldest first."""
+        return tuple(self._load("history")["releases"])
+
+    @cached_property
+    def advice(self) -> Advice:
+        """What says the same in other releases."""
+        from qvl_doctor.core.vllm.advice import advice_of  # noqa: PLC0415 # it needs this module
+
+        return advice_of(self._load("replacements"))
 
     def default(self, name: str) -> Any:
         """The static default of "max_model_len" or "--max-model-len"; None where there is none."""
@@ -319,21 +358,56 @@ def nearest_release(releases: tuple[str, ...], version: str | None) -> tuple[str
     return (older[-1] if older else releases[0]), "nearest"
 
 
-def history_of(flags: packing.Packed, name: str) -> FlagHistory:
-    """When a flag (long name) existed, over all releases of a packed table."""
+def history_of(flags: packing.Packed, option: str) -> FlagHistory:
+    """When an option existed, as a flag of its own, an alias or a negation, over all releases of a packed table."""
     releases: list[str] = flags["releases"]
-    run = flags["runs"].get(name)
-    if not run:
-        return FlagHistory(name, None, None, None, None, False)
-    pieces = list(packing.spans(run))
-    first, last = pieces[0][0], pieces[-1][1]
-    deprecated = next((start for start, _, fact in pieces if flags["facts"][fact][7]), None)
-    gone = last + 1 < len(releases)
+    positions: set[int] = set()
+    deprecated: int | None = None
+    for first, last, fact in _spans_of(flags, option):
+        positions.update(range(first, last + 1))
+        if flags["facts"][fact][7] and (deprecated is None or first < deprecated):
+            deprecated = first
+    if not positions:
+        return FlagHistory(option, (), None, None, None, None, False)
+    oldest, newest = min(positions), max(positions)
+    gone = newest + 1 < len(releases)
     return FlagHistory(
-        name=name,
-        since=releases[first],
-        until=releases[last] if gone else None,
-        removed_in=releases[last + 1] if gone else None,
+        name=option,
+        releases=tuple(releases[p] for p in sorted(positions)),
+        since=releases[oldest],
+        until=releases[newest] if gone else None,
+        removed_in=releases[newest + 1] if gone else None,
         deprecated_since=None if deprecated is None else releases[deprecated],
-        earliest=first == 0,
+        earliest=oldest == 0,
     )
+
+
+def _spans_of(flags: packing.Packed, option: str) -> list[tuple[int, int, int]]:
+    """The spans over which an option string is taken."""
+    own = list(packing.spans(flags["runs"].get(option, ())))
+    if own:
+        return own + _paired_spans(flags, option)
+    aliased = [
+        span for run in flags["runs"].values() for span in packing.spans(run) if option in flags["facts"][span[2]][0]
+    ]
+    return aliased or _paired_spans(flags, option)
+
+
+def _paired_spans(flags: packing.Packed, option: str) -> list[tuple[int, int, int]]:
+    """The spans over which an option is the other half of a switch: --no-x, --disable-x of --enable-x."""
+    found: list[tuple[int, int, int]] = []
+    if option.startswith("--no-"):
+        run = flags["runs"].get(f"--{option[5:]}", ())
+        found += [span for span in packing.spans(run) if flags["facts"][span[2]][1]]
+    parser = flags["parser"]
+    for first, last, record in packing.spans(parser["runs"]):
+        for prefix, inverse in parser["facts"][record][5]:
+            if not option.startswith(inverse):
+                continue
+            run = flags["runs"].get(prefix + option.removeprefix(inverse), ())
+            found += [
+                (max(first, a), min(last, b), fact)
+                for a, b, fact in packing.spans(run)
+                if flags["facts"][fact][1] and max(first, a) <= min(last, b)
+            ]
+    return found

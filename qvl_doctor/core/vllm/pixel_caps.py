@@ -1,0 +1,45 @@
+"""A pixel cap in the spelling that the release and the model obey, for flags that meant to limit visual tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from qvl_doctor.core.findings import Edit
+from qvl_doctor.core.vision import capped_kwargs, default_cap_pixels, max_pixels_for_tokens, tokens_at_cap
+from qvl_doctor.core.vllm.flag_problems import Check
+from qvl_doctor.core.vllm.json_values import dumps
+
+if TYPE_CHECKING:
+    from qvl_doctor.core.launch import Flag
+    from qvl_doctor.core.model import ModelSpec
+
+KWARGS = "--mm-processor-kwargs"
+_NUMBER = re.compile(r"\d{1,9}")
+_PLAUSIBLE = (4 * 784, 200_000_000)  # pixels: the smallest cap that a processor takes, beyond any photograph
+
+
+def capped(check: Check, flag: Flag, meaning: str) -> list[Edit]:
+    """The edit that sets the cap; none where the release has no --mm-processor-kwargs or the model is not known."""
+    spec = check.model
+    if spec is None or check.known.flag(KWARGS) is None:
+        return []
+    pixels = pixels_meant(flag.value, meaning, spec)
+    present = check.command.json_value(KWARGS)
+    kwargs = capped_kwargs(present if isinstance(present, dict) else {}, spec, pixels)
+    reason = check.say("cap", tokens=tokens_at_cap(spec, pixels))
+    return [check.edit("set", KWARGS, dumps(kwargs), reason, safety="unsafe")]
+
+
+def pixels_meant(value: str | None, meaning: str, spec: ModelSpec) -> int:
+    """The cap in pixels that a value means: `shape` "1,3,H,W" or "W,H", `tokens`, `pixels`; else the usual cap."""
+    numbers = [int(n) for n in _NUMBER.findall(value or "")][:8]
+    pixels = 0
+    if meaning == "shape" and len(numbers) >= 2:
+        pixels = numbers[-1] * numbers[-2]
+    elif meaning == "tokens" and numbers:
+        pixels = max_pixels_for_tokens(spec, numbers[0])
+    elif meaning == "pixels" and numbers:
+        pixels = numbers[0]
+    low, high = _PLAUSIBLE
+    return pixels if low <= pixels <= high else default_cap_pixels(spec)
