@@ -225,8 +225,8 @@ def sampler_peak(spec: ModelSpec, batch: Batch, release: Release) -> int | None:
 
 
 def graph_bytes(spec: ModelSpec, batch: Batch) -> int:
-    """A rough estimate of what CUDA graphs take with the default sizes: 0.31 MiB-steps fitted to five starts of 0.25.1
-    (28 and 36 layers, 7 and 51 sizes; errors up to 0.06 GiB). 0 with --enforce-eager."""
+    """A rough estimate of what CUDA graphs take at the default capture sizes: a part for each layer and size, fitted to
+    five starts of 0.25.1 (28 and 36 layers, 7 and 51 sizes; errors up to 0.06 GiB). 0 with --enforce-eager."""
     if batch.eager or spec.layers is None:
         return 0
     largest = min(2 * batch.max_num_seqs, 512)
