@@ -59,10 +59,10 @@ _PLAIN_PATH = re.compile(r"/(?:v\d+/)?[a-z_]{1,24}(?:/[a-z_]{1,24}){0,3}")
 _ECHO = re.compile(r"Received request |Request \S{1,120} details: |Generated response |Dumping (?:input|scheduler) ")
 # The same at a glance, for the bulk of a serving log: a logger's line whose message begins so.
 _ECHO_LINE = re.compile(
-    rb"[^\]\"'{]{0,200}?(?:INFO|DEBUG) [\d: -]{14} \[?[\w./-]{1,120}:\d{1,6}\] "
+    rb"(?:\{\"log\":\")?[^\]\"'{]{0,200}?(?:INFO|DEBUG) [\d: -]{14} \[?[\w./-]{1,120}:\d{1,6}\] "
     rb"(?:Received request |Request \S{1,120} details: |Generated response |(?:Added|Finished) request )"
 )
-_ECHO_HINT = re.compile(rb"ed re[qs]| details: ")
+_ECHOES_KEPT = 16
 _ECHO_FILES = frozenset({"dump_input.py"})
 # The reader's own single regexes, in the order of their rows.
 _STATS, _PREEMPTION, _ARGUMENTS, _CONFIG, _ACCESS_LINE, _OOM, _HEADER, _FRAME, _ALONE, _CHAIN, _SHUTDOWN = range(11)
@@ -110,6 +110,7 @@ class LogReader:
         self._splitter = LineSplitter()
         self._lines = 0
         self._boring: set[bytes] = set()  # skeletons of lines that nothing can match
+        self._echoes: tuple[bytes, ...] = ()  # how skeletons of lines begin that echo requests
         self._candidates: dict[bytes, tuple[int, ...]] = {}  # skeleton -> rows that may match
         self._tracebacks = TracebackCollector()
         self._attempt = Attempt(1)
@@ -185,8 +186,10 @@ class LogReader:
                 self._line(first + at, lines[at], skeletons[at])
                 at += 1
                 continue
-            boring = self._boring
-            for offset in [n for n, text in enumerate(skeletons[at:end], at) if text not in boring]:
+            boring, echoes = self._boring, self._echoes
+            for offset in [
+                n for n, text in enumerate(skeletons[at:end], at) if text not in boring and not text.startswith(echoes)
+            ]:
                 self._line(first + offset, lines[offset], skeletons[offset])
                 if first + offset < self._tracebacks.alert_until:
                     at = offset + 1
@@ -195,18 +198,20 @@ class LogReader:
                 at = end
 
     def _line(self, number: int, raw: bytes, first_skeleton: bytes) -> None:
-        if first_skeleton in self._boring and number > self._tracebacks.alert_until:
+        alert = number <= self._tracebacks.alert_until
+        if first_skeleton.startswith(self._echoes) or (not alert and first_skeleton in self._boring):
             return
         if len(raw) > LINE_LIMIT:
             raw = raw[:LINE_LIMIT]
             first_skeleton = level_one(raw)
         rows = self._candidates.get(first_skeleton)
         if rows is None:
-            if _ECHO_HINT.search(raw, 0, 300) is not None and _ECHO_LINE.match(raw) is not None:
+            if (echo := _ECHO_LINE.match(raw)) is not None:
                 self._advance("serving", number)
+                if len(self._echoes) < _ECHOES_KEPT:
+                    self._echoes += (level_one(echo[0]),)
                 return
             rows = self._rows_for(raw, first_skeleton)
-        alert = number <= self._tracebacks.alert_until
         if not rows and not alert:
             return
         for line in split(number, unwrapped(raw)):
@@ -321,6 +326,7 @@ class LogReader:
         self._attempt = Attempt(self._attempt.number + 1)
         self._candidates.clear()
         self._boring.clear()
+        self._echoes = ()
         return self._attempt
 
     def _trace(self, line: Line, where: str) -> str | None:
