@@ -68,6 +68,8 @@ def _target(edit: Edit, command: LaunchCommand) -> tuple[str, str]:
         return "env", edit.name
     if edit.op == "docker":
         return "docker", edit.name
+    if edit.name == "model":  # may be given as --model: removing that and setting the model touch the same thing
+        return "flag", "--model"
     return "flag", canonical(edit.name, command.grammar).name
 
 
