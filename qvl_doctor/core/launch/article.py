@@ -45,8 +45,6 @@ _WRAPPERS = frozenset(
         "bash",
         "sh",
         "export",
-        "uv",
-        "run",
         "python",
         "python3",
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from qvl_doctor.core.launch import docker
-from qvl_doctor.core.launch.argv import ArgumentReader, Arguments, is_flag
+from qvl_doctor.core.launch.argv import ArgumentReader, Arguments
 from qvl_doctor.core.launch.command import LaunchCommand, Server
 from qvl_doctor.core.launch.grammar import FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, OptionPlace
-from qvl_doctor.core.launch.recognise import Program, basename
+from qvl_doctor.core.launch.recognise import Program, wrappers_of
 from qvl_doctor.core.launch.values import ContainerFacts, LineIndex, Problem, Word
 
 
@@ -87,7 +87,7 @@ def assemble(
         container=facts,
         problems=(*read.problems, *around.problems),
         strays=tuple(word.value for word in read.positionals if word is not model_word),
-        wrappers=tuple(basename(word.value) for word in words[: program.start] if not is_flag(word.value))[:20],
+        wrappers=wrappers_of(words[: program.start]),
         editable=reason is None,
         not_editable_reason=reason,
         document=context.document,

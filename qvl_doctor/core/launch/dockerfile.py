@@ -9,7 +9,7 @@ from dataclasses import replace
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble, read_arguments
 from qvl_doctor.core.launch.command import LaunchCommand
 from qvl_doctor.core.launch.docker import is_server_image
-from qvl_doctor.core.launch.items import Item, ItemPlace
+from qvl_doctor.core.launch.items import Item, ItemPlace, PartsPlace
 from qvl_doctor.core.launch.places import EnvPlace
 from qvl_doctor.core.launch.reader import ShellReader, implied_program
 from qvl_doctor.core.launch.recognise import find_server
@@ -93,9 +93,15 @@ def _listed(layer: Layer, lists: list[tuple[Item, ...]], image: str | None, cont
     read = read_arguments(context, words[program.end :], program.server)
     start, end = layer.begin(lists[0][0].start - 1), layer.finish(lists[-1][-1].end + 1)
     around = Surroundings(start, end, env_place=EnvPlace((), _no_env))
-    own = max(program.end - (len(words) - len(lists[-1])), 0)
-    place = ItemPlace(layer, lists[-1], True, own, program.server == "serve" and own > 0, read.flags)
-    return replace(assemble(context, words, program, read, around), place=place)
+    places: list[tuple[tuple[Word, ...], ItemPlace]] = []
+    before = 0
+    for items in lists:
+        own = min(max(program.end - before, 0), len(items))
+        positional = program.server == "serve" and own > 0
+        texts = tuple(item.word for item in items)
+        places.append((texts, ItemPlace(layer, items, True, own, positional, read.flags)))
+        before += len(items)
+    return replace(assemble(context, words, program, read, around), place=PartsPlace(tuple(places)))
 
 
 def _no_env(_name: str, _value: str) -> Splice | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qvl_doctor.core.launch.places import Splices
+from qvl_doctor.core.launch.places import Place, Splices
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
 from qvl_doctor.core.launch.yaml_nodes import (
     Node,
@@ -171,3 +171,33 @@ class ItemPlace:
         layer = self.layer
         begin = layer.begin(start) if end > start else layer.finish(start)
         return Splice(begin, layer.finish(end) if end > start else begin, text)
+
+
+@dataclass(frozen=True, slots=True)
+class PartsPlace:
+    """Arguments spread over several nodes: an entry point and a command. New ones go to the last."""
+
+    parts: tuple[tuple[tuple[Word, ...], Place], ...]  # never empty
+
+    def _of(self, word: Word) -> Place:
+        for words, place in self.parts:
+            if any(own is word for own in words):
+                return place
+        return self.parts[-1][1]
+
+    def write(self, flag: Flag | None, spelled: str, value: str | None) -> Splices | None:
+        place = self._of(flag.words[0]) if flag else self.parts[-1][1]
+        return place.write(flag, spelled, value)
+
+    def rewrite_value(self, flag: Flag, value: str) -> Splices | None:
+        return self._of(flag.words[0]).rewrite_value(flag, value)
+
+    def respell(self, flag: Flag, spelled: str) -> Splices | None:
+        return self._of(flag.words[0]).respell(flag, spelled)
+
+    def remove(self, flag: Flag) -> Splices | None:
+        return self._of(flag.words[0]).remove(flag)
+
+    def write_model(self, word: Word | None, model: str) -> Splices | None:
+        place = self._of(word) if word else self.parts[-1][1]
+        return place.write_model(word, model)

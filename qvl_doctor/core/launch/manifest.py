@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble, read_arguments
 from qvl_doctor.core.launch.command import LaunchCommand
 from qvl_doctor.core.launch.docker import is_server_image
-from qvl_doctor.core.launch.items import Item, ItemPlace, items_of, scalar_word
+from qvl_doctor.core.launch.items import Item, ItemPlace, PartsPlace, items_of, scalar_word
 from qvl_doctor.core.launch.places import EnvSlot, Place, ShellPlace
 from qvl_doctor.core.launch.reader import MAX_NESTING, ShellReader, implied_program, nested_layer
 from qvl_doctor.core.launch.recognise import Program, find_nested, find_server
@@ -62,15 +62,25 @@ def command_of(
     command = assemble(context, words, program, read, around)
     if not given:
         return command
-    return replace(command, place=_place(given[-1], words, program, read.flags))
+    places = tuple(
+        (part.words, place)
+        for number, part in enumerate(given)
+        if (place := _place(part, _before(given, number), program, read.flags)) is not None
+    )
+    return replace(command, place=PartsPlace(places) if places else None)
 
 
-def _place(part: Part, words: Sequence[Word], program: Program, flags: tuple[Flag, ...]) -> Place | None:
-    before = len(words) - len(part.words)
-    own = max(program.end - before, 0)  # of the program's words, those in this part
+def _before(given: Sequence[Part], number: int) -> int:
+    """How many words stand in the parts before one."""
+    return sum(len(part.words) for part in given[:number])
+
+
+def _place(part: Part, before: int, program: Program, flags: tuple[Flag, ...]) -> Place | None:
+    own = min(max(program.end - before, 0), len(part.words))  # of the program's words, those in this part
     positional = program.server == "serve" and own > 0
     if part.items:
-        return ItemPlace(part.node.layer, part.items, part.node.flow, own, positional, flags)
+        own_flags = tuple(flag for flag in flags if any(flag.words[0] is word for word in part.words))
+        return ItemPlace(part.node.layer, part.items, part.node.flow, own, positional, own_flags)
     if part.layer is None:
         return None
     program_end = part.words[own - 1].lend if own else part.words[0].lstart

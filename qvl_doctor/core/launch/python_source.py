@@ -67,12 +67,37 @@ class _Names:
 
 def _literal(node: ast.expr, names: Mapping[str, object]) -> object:
     """The value of a literal or of a name that is one; `_UNKNOWN` else."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id, _UNKNOWN)
     try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return _folded(node, names, 0)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, ZeroDivisionError):
         return _UNKNOWN
+
+
+def _folded(node: ast.expr, names: Mapping[str, object], depth: int) -> object:
+    """Literals, with sums and products of whole numbers in them worked out (28 * 28); ValueError for the rest."""
+    if depth > 20:
+        raise ValueError("nested too deeply")
+    if isinstance(node, ast.Name) and node.id in names:
+        return names[node.id]
+    if isinstance(node, ast.Dict) and None not in node.keys:
+        pairs = zip(node.keys, node.values, strict=True)
+        return {ast.literal_eval(key): _folded(value, names, depth + 1) for key, value in pairs if key is not None}
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_folded(item, names, depth + 1) for item in node.elts]
+    if isinstance(node, ast.BinOp):
+        left, right = _folded(node.left, names, depth + 1), _folded(node.right, names, depth + 1)
+        if not (isinstance(left, int) and isinstance(right, int)) or max(abs(left), abs(right)) > 1 << 62:
+            raise ValueError("not whole numbers")
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        if isinstance(node.op, ast.FloorDiv):
+            return left // right
+        raise ValueError("another operator")
+    return ast.literal_eval(node)
 
 
 def python_commands(layer: Layer, context: Context) -> list[LaunchCommand]:

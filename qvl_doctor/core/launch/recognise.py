@@ -29,6 +29,14 @@ _SPEAKERS = frozenset(_SPEAKERS_TEXT.split())
 _RUN_CONTAINER = frozenset(("docker", "podman", "nerdctl", "nvidia-docker"))
 
 
+_WRAPPERS_TEXT = """
+nohup sudo doas env exec time timeout nice ionice numactl taskset chrt stdbuf setsid unbuffer uv uvx poetry pipenv conda
+mamba srun sbatch torchrun accelerate ray bash sh zsh tmux screen ssh docker podman nerdctl nvidia-docker kubectl
+singularity apptainer nsys systemd-run proxychains proxychains4
+"""
+_WRAPPERS = frozenset(_WRAPPERS_TEXT.split())
+
+
 def basename(value: str) -> str:
     return value.rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
@@ -78,6 +86,11 @@ def _module(words: Sequence[Word], index: int, at: int) -> Program | None:
             return None
         end += 1
     return Program(index, end, server)
+
+
+def wrappers_of(words: Sequence[Word]) -> tuple[str, ...]:
+    """The wrappers among the words before a program, without their options."""
+    return tuple(name for word in words if (name := basename(word.value)) in _WRAPPERS)[:10]
 
 
 def find_server(words: Sequence[Word], start: int = 0) -> Program | None:

@@ -369,7 +369,7 @@ class Lexer:
         line_end = self.text.find("\n", position, position + _NEAR)
         line_end = position + _NEAR if line_end < 0 else line_end
         ends = [self.text.find(closer, position + 1, line_end) for closer in closers]
-        end = min((found for found in ends if found >= 0), default=-1)
+        end = next((found for found in ends if found >= 0), -1)  # its own closing mark before any other
         opens_word = not pieces or pieces[-1].text.endswith(("=", "{", ":", ","))
         if end < 0 or not opens_word:
             pieces.append(Piece("text", self.text[position], position, position + 1, False))

@@ -1,0 +1,1 @@
+docker run --rm -it --gpus '"device=0,1"' --ipc=host --entrypoint bash vllm/vllm-openai:v0.11.0 -c 'pip install qwen-vl-utils && vllm serve Qwen/Qwen3-VL-8B-Instruct --tensor-parallel-size 2 --port 8000'
