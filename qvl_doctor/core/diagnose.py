@@ -13,21 +13,14 @@ from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
 from qvl_doctor.core.launch import Document, LaunchCommand, edited_command
 from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.core.rules import Rule
+from qvl_doctor.core.vllm.flag_problems import FlagProblem
+from qvl_doctor.core.vllm.flags import check_flags
 from qvl_doctor.core.vllm.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from qvl_doctor.core.model import ModelSpec
 
 State = Literal["failed", "starting", "ready", "degraded", "unknown"]
-try:  # TEMPORARY until core/vllm/flags.py lands
-    from qvl_doctor.core.vllm.flags import FlagProblem, check_flags
-except ImportError:
-    FlagProblem = Any  # type: ignore
-
-    def check_flags(*_a: Any) -> tuple[Any, ...]:  # type: ignore
-        return ()
-
-
 _CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
 
 
@@ -94,7 +87,7 @@ def diagnose(
     `recovered` says that `observed.launch` was put together from the log.
     """
     load_all()
-    view = _view(observed, context)
+    view = _view(observed, context, recovered=recovered)
     judgement = judge(
         context.rules, view, context.language, ignore=context.ignore, flag_exists=_flag_test(context.knowledge)
     )
@@ -128,7 +121,7 @@ def diagnose(
     )
 
 
-def _view(observed: Observed, context: Context) -> View:
+def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
     facts = base_facts(observed)
     objects = Objects(
         launch=observed.launch,
@@ -139,8 +132,9 @@ def _view(observed: Observed, context: Context) -> View:
     )
     if observed.model is not None:
         facts.setdefault("launch.model", Known(observed.model, Evidence("launch", "--model", observed.model)))
-    if observed.launch is not None and observed.launch.server != "other":
-        problems = check_flags(observed.launch, context.knowledge, View(facts, objects))
+    # a command put together from the server's own record of its arguments has passed its parser already
+    if observed.launch is not None and not recovered:
+        problems = check_flags(observed.launch, context.knowledge, View(facts, objects), context.language)
         facts["derived.flags"] = Known(tuple(_item(problem) for problem in problems))
     return View(facts, objects)
 

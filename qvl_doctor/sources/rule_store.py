@@ -39,8 +39,8 @@ def load_rules(folders: Iterable[str], *, with_log: bool = True) -> tuple[Rule, 
     kept = _cache_file(files)
     found = _built(_read_kept(kept), with_log)
     if found is None:
-        found = _built(_checked(files, kept), with_log) or ()
-    return tuple({rule.id: rule for rule in found}.values())
+        found = _built(_checked(files, kept), with_log)
+    return tuple({rule.id: rule for rule in found or ()}.values())
 
 
 def _built(entries: Sequence[_Entry] | None, with_log: bool) -> list[Rule] | None:
