@@ -196,6 +196,15 @@ def _weights_fit(view: View) -> str | None:
     return "fine"
 
 
+@derived("derived.encoder_over_card", "bool", "", "by the plan the vision dry run beside the weights exceeds the card")
+def _encoder_over_card(view: View) -> bool | None:
+    weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
+    encoder = view.number("plan.encoder_peak_gib")
+    if weights is None or card is None or encoder is None:
+        return None
+    return encoder > 1 and weights + encoder + _CONTEXT_GIB > card
+
+
 @derived("derived.vision_unprofiled", "bool", "", "pictures use memory that the start did not set aside")
 def _vision_unprofiled(view: View) -> bool | None:
     """The V2 runner of 0.22-0.26 profiles the language model only (vllm/v1/worker/gpu/model_runner.py); any runner with
@@ -248,7 +257,7 @@ def attribute(view: View) -> _Attribution | None:
         "graphs": "oom-cudagraph-capture",
         "warmup": "oom-runtime-headroom",
     }
-    if stage == "profile" and fit in _FIT_CAUSES:
+    if stage == "profile" and fit in _FIT_CAUSES and not view.flag("derived.encoder_over_card"):
         return _Attribution(_FIT_CAUSES[fit], "worked-out")
     stated = stage in ("sampler", "encoder-profile", "graphs")
     return _Attribution(causes[stage], "stated" if stated else "placed")
@@ -323,8 +332,7 @@ def _unplaced(view: View, oom: OomReport, fit: str | None) -> _Attribution:
             return _Attribution("oom-profile-multimodal", "worked-out")
     if fit in _FIT_CAUSES:
         return _Attribution(_FIT_CAUSES[fit], "worked-out")
-    encoder = view.number("plan.encoder_peak_gib")
-    if weights is not None and card is not None and encoder is not None and weights + encoder + _CONTEXT_GIB > card:
+    if view.flag("derived.encoder_over_card"):
         return _Attribution("oom-profile-multimodal", "worked-out")
     if view.flag("derived.seqs_default_1024"):
         return _Attribution("oom-max-num-seqs-default", "guessed")

@@ -11,6 +11,7 @@ from qvl_doctor.core.facts import View, derived
 
 _IDLE_GIB = 1.6  # a desktop, the driver and CUDA's context on a card that nobody works on
 _IDLE_SHARE = 0.05
+_HARDLY_MISSING_GIB = 0.75
 _CONTEXT_GIB = 0.6
 _LEAST_ROOM_GIB = 1.0
 
@@ -54,8 +55,9 @@ def _free_memory(view: View) -> str | None:
     free, total = view.number("match.free"), view.number("match.total")
     if free is None or total is None or not 0 < total < 10_000:
         return None
-    used = total - free
-    if used <= max(_IDLE_GIB, _IDLE_SHARE * total):
+    used, missing = total - free, (view.number("match.want") or total) - free
+    idle = used <= max(_IDLE_GIB, _IDLE_SHARE * total)
+    if idle or (missing <= _HARDLY_MISSING_GIB and used <= 2.5 * _IDLE_SHARE * total):
         return "wsl" if view.flag("host.wsl") else "slightly"
     weights = view.number("derived.weights_gib")
     if free < 0.2 * total or (weights is not None and weights + _CONTEXT_GIB + _LEAST_ROOM_GIB > free):
@@ -80,3 +82,29 @@ def _gpu_prefilled(view: View) -> bool | None:
     if used is None or total is None or share is None or not view.flag("derived.start_unproven"):
         return None
     return view.objects.log is None and total - used < share * total
+
+
+@derived("derived.context_tokens", "int", "tokens", "longest sequence: as a failed line states it, else as in force")
+def _context_tokens(view: View) -> int | None:
+    return view.integer("match.len") or _context_in_force(view)
+
+
+@derived("derived.context_over_kv", "bool", "", "by the plan one full sequence is clearly larger than the KV cache")
+def _context_over_kv(view: View) -> bool | None:
+    """With a tenth to spare, as the plan has its own uncertainty; not where vLLM picks the length itself."""
+    if view.text("launch.max_model_len") in ("-1", "auto"):
+        return False
+    tokens, context = view.integer("plan.kv_tokens"), _context_in_force(view)
+    fits = view.text("derived.weights_fit")
+    if tokens is None or context is None or view.objects.log is not None:
+        return None
+    return fits in ("fine", "tight", "low-budget") and 1.1 * tokens < context
+
+
+@derived("derived.gpu_full_by_design", "bool", "", "the GPU holds about what the fraction of a running server says")
+def _gpu_full_by_design(view: View) -> bool | None:
+    used, total = view.number("gpu.memory_used_gib"), view.number("gpu.memory_total_gib")
+    share = view.number("effective.gpu_memory_utilization")
+    if used is None or total is None or share is None:
+        return None
+    return view.text("log.state") == "ready" and abs(used / total - share) < 0.05
