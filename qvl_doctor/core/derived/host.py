@@ -1,6 +1,6 @@
 """The host around the server: shared memory, nodes, links between GPUs, driver, the address it listens on.
 
-Sources: vllm/entrypoints/openai/cli_args.py, vllm/entrypoints/common/cli_args.py (0.4-0.33: `--host` is None by default,
+Sources: vllm/entrypoints/openai/cli_args.py, vllm/entrypoints/common/cli_args.py (0.4-0.33: `--host` is None unless given,
 which binds every interface), vllm/envs.py (VLLM_API_KEY), Docker's documentation (64 MiB of /dev/shm), NVIDIA's CUDA
 compatibility table (driver branch of each CUDA release), the `torch` pins of vLLM's wheels and torch's own CUDA pins.
 """
@@ -215,3 +215,14 @@ def _published_to_loopback(view: View) -> bool:
     if container is None or container.kind != "docker" or container.network == "host":
         return False
     return all(_is_loopback(port.rpartition(":")[0].rpartition(":")[0] or port) for port in container.ports)
+
+
+@derived("derived.served_name", "str", "", "name under which clients reach the model")
+def _served_name(view: View) -> str | None:
+    """The first of --served-model-name, else what was given as the model (vllm/entrypoints/openai/cli_args.py)."""
+    launch = view.objects.launch
+    if launch is not None:
+        flag = next((one for one in reversed(launch.flags) if one.name == "--served-model-name"), None)
+        if flag is not None:
+            return flag.values[0] if flag.values else flag.value
+    return view.text("launch.model") or view.text("log.model")
