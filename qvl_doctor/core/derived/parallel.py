@@ -154,3 +154,18 @@ def _visible_gpus(view: View) -> int | None:
     if text is None or not text.strip() or text.strip().lower() in ("all", "none", "-1"):
         return None
     return len([part for part in text.split(",") if part.strip()])
+
+
+@derived("derived.official_checkpoint", "bool", "", "the checkpoint is one of Qwen's own quantized ones")
+def _official_checkpoint(view: View) -> bool | None:
+    return None if view.objects.model is None else _official(view.objects.model)
+
+
+@derived("plan.quantized_official", "str", "", "Qwen's own quantized checkpoint in place of somebody else's")
+def _quantized_official(view: View) -> str | None:
+    """By the same method where there is one, else the first that Qwen publishes of this model."""
+    model = view.objects.model
+    if model is None or _official(model) or not model.variants:
+        return None
+    same = view.text("plan.official_same_method")
+    return same if same is not None else model.variants[0]
