@@ -139,7 +139,7 @@ def assemble(
     recovered = launch is None and log is not None and bool(log.args)
     if recovered and log is not None and log.args is not None:
         text = command_from_args(log.args, _defaults(knowledge))
-        document = None if text is None else parse_text(text, name=log.source, grammar=knowledge)
+        document = None if text is None else parse_text(text, name=f"arguments in {log.source}", grammar=knowledge)
         launch = document.commands[0] if document is not None and document.commands else None
     gpus = tables.parse_gpus(given.gpu_text) if given.gpu_text else tuple(_gpu(gpu) for gpu in given.host.gpus)
     if given.gpu_text and not gpus:

@@ -104,6 +104,8 @@ def _model_runner(view: View) -> str | None:
     version = view.version("version.vllm")
     if version is None or view.text("effective.engine") != "V1":
         return None
+    if version < Version("0.27.dev0") and view.value("log.encoder_budget_tokens") is not None:
+        return "V1"  # up to there the V2 runner does not profile the encoder and prints no such line
     asked = view.flag("env.VLLM_USE_V2_MODEL_RUNNER")
     if asked is not None:
         return "V2" if asked else "V1"
