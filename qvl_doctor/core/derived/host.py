@@ -151,9 +151,14 @@ def _cuda_of_release(view: View) -> str | None:
     return "12.8" if cuda == "12.6" and version >= Version("0.9") else cuda
 
 
+@derived("plan.cuda_needed", "str", "", "CUDA release that the driver must know; 12.8 where the release is unknown")
+def _cuda_needed(view: View) -> str:
+    return view.text("plan.cuda_of_release") or "12.8"
+
+
 @derived("plan.driver_branch", "int", "", "oldest driver branch that runs this release's kernels")
 def _driver_branch(view: View) -> int | None:
-    return int(_DRIVERS[view.text("plan.cuda_of_release") or "12.8"])
+    return int(_DRIVERS[view.text("plan.cuda_needed") or "12.8"])
 
 
 @derived("derived.driver_behind", "bool", "", "the driver is older than the branch that this release's kernels need")
@@ -226,3 +231,40 @@ def _served_name(view: View) -> str | None:
         if flag is not None:
             return flag.values[0] if flag.values else flag.value
     return view.text("launch.model") or view.text("log.model")
+
+
+# --- what the GPUs can do --------------------------------------------------------------------------------------------
+
+_BEFORE_AMPERE = re.compile(
+    r"\b(?:V100S?|T4|T10|P100|P40|P4|TITAN|RTX\s?20\d\d|2080|GTX\s?1\d\d\d|Quadro RTX)\b", re.IGNORECASE
+)
+
+
+@derived("derived.before_ampere", "bool", "", "the GPU's compute capability is below 8.0 (Volta, Turing and older)")
+def _before_ampere(view: View) -> bool | None:
+    capability = view.number("gpu.compute_capability")
+    if capability is not None:
+        return capability < 8.0
+    name = view.text("gpu.name") or view.text("log.gpu_name")
+    return None if name is None else _BEFORE_AMPERE.search(name) is not None
+
+
+@derived("derived.dropped_by_cuda13", "bool", "", "the wheels for CUDA 13 have no code for this GPU (Volta and older)")
+def _dropped_by_cuda13(view: View) -> bool | None:
+    """vLLM's wheels are for CUDA 13 from 0.20 on (torch 2.11), and CUDA 13 ended support below capability 7.5."""
+    capability = view.number("gpu.compute_capability")
+    cuda = view.text("plan.cuda_of_release")
+    return None if capability is None or cuda is None else cuda == "13.0" and capability < 7.5
+
+
+@derived("derived.card_stated", "bool", "", "the kind of GPU is known")
+def _card_stated(view: View) -> bool:
+    return (view.text("gpu.name") or view.text("log.gpu_name")) is not None
+
+
+@derived("derived.fp8", "bool", "", "the weights are FP8, by the launch or the model's name")
+def _fp8(view: View) -> bool | None:
+    if "fp8" in (view.text("launch.quantization") or view.text("log.quantization") or "").lower():
+        return True
+    name = view.text("launch.model") or view.text("log.model")
+    return None if name is None else "fp8" in name.lower()
