@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from qvl_doctor.core.diagnose import CommandReport, Report
-from qvl_doctor.core.findings import Edit, Finding
+from qvl_doctor.core.findings import Edit, Evidence, Finding
+from qvl_doctor.core.logs.lines import parse as log_line
 from qvl_doctor.core.masking import masked
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.report import manual_edits
@@ -18,7 +19,7 @@ from qvl_doctor.text import words
 _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36", "good": "32", "dim": "2", "bold": "1"}
 _MARKS = {"critical": "✗", "error": "✗", "warning": "!", "info": "i"}
 _EVIDENCE_CHARACTERS = 400
-_LABEL_CELLS = 8
+_LABEL_CELLS = 9
 _ATOM = re.compile(r"\s+|[^\s\u2e80-\uffef]+|[\u2e80-\uffef]")  # words; CJK breaks anywhere
 
 
@@ -58,17 +59,16 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 def report_text(report: Report, style: Style, *, verbose: bool = False) -> str:
     """The diagnosis as a page of text."""
     lines = [*_head(report, style)]
-    for position, finding in enumerate(report.findings):
-        lines += ["", *_finding(finding, style, full=position == 0 or finding.severity in ("critical", "error"))]
-    for command in report.commands:
-        lines += ["", *_command(command, report, style)]
-    by_hand = manual_edits(report)
-    if by_hand:
-        lines += ["", style.paint(f"{words(style.language, 'manual')}:", "bold")]
-        for edit in by_hand:
-            lines += _bullet(f"{edit_text(edit, style.language)}{_because(edit, style)}", style)
+    if len(report.commands) > 1:
+        for command in report.commands:
+            lines += ["", *_article_command(command, style)]
+    else:
+        lines += _findings(report.findings, style)
+        for command in report.commands:
+            lines += ["", *_command(command, style)]
+    lines += _by_hand(report, style)
     if verbose and report.undecided:
-        lines += ["", style.paint(f"{words(style.language, 'undecided')}:", "bold")]
+        lines += ["", _heading("undecided", style)]
         for one in report.undecided:
             text = words(style.language, "undecided_line", rule=one.rule, facts=", ".join(one.missing))
             lines += _bullet(text, style)
@@ -79,13 +79,10 @@ def fix_text(report: Report, style: Style) -> str:
     """Differences and the corrected command of each launch command, without the diagnosis."""
     lines: list[str] = []
     for command in report.commands:
-        lines += [*_difference(command, style), *_command(command, report, style), ""]
-    by_hand = manual_edits(report)
-    if by_hand:
-        lines.append(style.paint(f"{words(style.language, 'manual')}:", "bold"))
-        for edit in by_hand:
-            lines += _bullet(f"{edit_text(edit, style.language)}{_because(edit, style)}", style)
-    return "\n".join(lines).rstrip("\n")
+        if len(report.commands) > 1:
+            lines.append(style.paint(words(style.language, "article_command", where=command.where), "bold"))
+        lines += [*_difference(command, style), *_command(command, style), ""]
+    return "\n".join([*lines[:-1], *_by_hand(report, style)])
 
 
 def edit_text(edit: Edit, language: str) -> str:
@@ -107,7 +104,7 @@ def _head(report: Report, style: Style) -> Iterator[str]:
         risks = sum(finding.risk for finding in report.findings)
         key = "nothing_wrong_with_risks" if risks else "nothing_wrong"
         yield style.paint(words(style.language, key, count=risks), "good")
-    parts = [f"{words(style.language, 'state')}: {words(style.language, f'state_{server.state}')}"]
+    parts = [f"{words(style.language, 'state')}{_colon(style)}{words(style.language, f'state_{server.state}')}"]
     release = report.knowledge.partition(" ")[2]
     if server.vllm_version:
         parts.append(f"{words(style.language, 'version')} {server.vllm_version}")
@@ -117,6 +114,43 @@ def _head(report: Report, style: Style) -> Iterator[str]:
     if server.model:
         parts.append(server.model)
     yield style.paint(printable(" · ".join(parts), keep_newlines=False), "dim")
+
+
+def _findings(findings: Sequence[Finding], style: Style) -> Iterator[str]:
+    for position, finding in enumerate(findings):
+        yield ""
+        yield from _finding(finding, style, full=position == 0 or finding.severity in ("critical", "error"))
+
+
+def _article_command(command: CommandReport, style: Style) -> Iterator[str]:
+    """One of several commands: where it stands, what is wrong with it, how it should read."""
+    language = style.language
+    heading = words(language, "article_command", where=printable(command.where, keep_newlines=False))
+    if not command.findings:
+        yield style.paint(f"{heading}{_colon(style)}{words(language, 'nothing_wrong')}", "good")
+        return
+    yield style.paint(heading, "bold")
+    yield from _findings(command.findings, style)
+    if command.edits:
+        yield ""
+        yield from _command(command, style)
+
+
+def _by_hand(report: Report, style: Style) -> Iterator[str]:
+    edits = manual_edits(report)
+    if edits:
+        yield ""
+        yield _heading("manual", style)
+    for edit in edits:
+        yield from _bullet(f"{edit_text(edit, style.language)}{_because(edit, style)}", style)
+
+
+def _heading(key: str, style: Style) -> str:
+    return style.paint(f"{words(style.language, key)}{_colon(style).rstrip()}", "bold")
+
+
+def _colon(style: Style) -> str:
+    return "：" if style.language == "zh" else ": "
 
 
 def _finding(finding: Finding, style: Style, *, full: bool) -> Iterator[str]:
@@ -132,7 +166,7 @@ def _finding(finding: Finding, style: Style, *, full: bool) -> Iterator[str]:
         yield style.paint(line, finding.severity)
     yield style.paint(f"  [{', '.join(tags)}]", "dim")
     for evidence in finding.evidence[: 3 if full else 1]:
-        text = printable(masked(evidence.text), keep_newlines=False)
+        text = printable(masked(_message(evidence)), keep_newlines=False)
         if len(text) > _EVIDENCE_CHARACTERS:
             text = f"{text[:_EVIDENCE_CHARACTERS]}…"
         where = printable(evidence.where, keep_newlines=False)
@@ -143,8 +177,13 @@ def _finding(finding: Finding, style: Style, *, full: bool) -> Iterator[str]:
     yield from _labelled("todo", finding.todo, style)
 
 
+def _message(evidence: Evidence) -> str:
+    """The evidence without the prefixes that the logger and the container put before it."""
+    return log_line(0, evidence.text).message or evidence.text if evidence.source == "log" else evidence.text
+
+
 def _labelled(key: str, text: str, style: Style) -> Iterator[str]:
-    label = f"  {words(style.language, key)}:"
+    label = f"  {words(style.language, key)}{_colon(style).rstrip()}"
     pad = " " * max(1, _LABEL_CELLS - cells(label))
     clean = printable(masked(text), keep_newlines=False)
     first, *rest = wrapped(f"{label}{pad}{clean}", style.width, " " * _LABEL_CELLS) or [label]
@@ -152,18 +191,15 @@ def _labelled(key: str, text: str, style: Style) -> Iterator[str]:
     yield from rest
 
 
-def _command(command: CommandReport, report: Report, style: Style) -> Iterator[str]:
+def _command(command: CommandReport, style: Style) -> Iterator[str]:
     language = style.language
-    if len(report.commands) > 1:
-        yield style.paint(words(language, "article_command", where=command.where), "bold")
     if not command.edits:
         yield words(language, "command_unchanged")
         return
     if command.not_editable is not None:
         yield style.paint(words(language, "command_not_editable", reason=command.not_editable), "bold")
     else:
-        key = "command_recovered" if command.recovered else "command_now"
-        yield style.paint(f"{words(language, key)}:", "bold")
+        yield _heading("command_recovered" if command.recovered else "command_now", style)
         yield ""
         yield from (f"  {line}" for line in printable(masked(command.after)).rstrip("\n").split("\n"))
         yield ""
@@ -171,7 +207,7 @@ def _command(command: CommandReport, report: Report, style: Style) -> Iterator[s
         mark = " (!)" if edit.safety == "unsafe" else ""
         yield from _bullet(f"{edit_text(edit, language)}{mark}{_because(edit, style)}", style)
     if any(edit.safety == "unsafe" for edit in command.edits):
-        yield from wrapped(f"  (!) {words(language, 'command_cautions').rstrip(':：')}", style.width, "      ")
+        yield from wrapped(f"  (!) {words(language, 'command_cautions')}", style.width, "      ")
 
 
 def _difference(command: CommandReport, style: Style) -> Iterator[str]:
@@ -190,4 +226,4 @@ def _bullet(text: str, style: Style) -> list[str]:
 def _because(edit: Edit, style: Style) -> str:
     if not edit.reason:
         return ""
-    return f"：{edit.reason}" if style.language == "zh" else f": {edit.reason}"
+    return f"{_colon(style)}{edit.reason}"
