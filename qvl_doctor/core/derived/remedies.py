@@ -108,3 +108,25 @@ def _gpu_full_by_design(view: View) -> bool | None:
     if used is None or total is None or share is None:
         return None
     return view.text("log.state") == "ready" and abs(used / total - share) < 0.05
+
+
+@derived("plan.more_seqs", "int", "", "twice the sequences given, where the KV cache was less than half full")
+def _more_seqs(view: View) -> int | None:
+    given, used = view.integer("launch.max_num_seqs"), view.number("log.stats.kv_usage_max_percent")
+    return 2 * given if given is not None and 0 < given <= 512 and used is not None and used < 50 else None
+
+
+@derived("derived.killed_while_loading", "bool", "", "the log ends while weights are read: nothing was served yet")
+def _killed_while_loading(view: View) -> bool:
+    return view.text("log.phase") in ("weights", "profile", "kv", "capture")
+
+
+@derived("derived.mm_cache_off", "bool", "", "the launch switches the cache of prepared media off")
+def _mm_cache_off(view: View) -> bool:
+    return bool(view.flag("launch.disable_mm_preprocessor_cache")) or view.number("launch.mm_processor_cache_gb") == 0
+
+
+@derived("derived.served_media", "bool", "", "a multimodal server that had come up")
+def _served_media(view: View) -> bool | None:
+    model = view.objects.model
+    return None if model is None else view.text("log.phase") in ("ready", "serving")
