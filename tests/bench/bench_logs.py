@@ -5,6 +5,8 @@ file (lines of real servers with changing numbers, ids and prompts), reads it wi
 prints MB/s, the peak memory of the process and the time that grep takes as a ratio. Nothing is asserted on time.
 """
 
+# ruff: noqa: E501  # log lines are quoted as they are written
+
 from __future__ import annotations
 
 import argparse
@@ -30,7 +32,7 @@ from qvl_doctor.core.logs import LinePattern, LogReader, required_literals  # no
 
 MEGABYTE = 1_000_000
 _START = ROOT / "samples/logs/h200-7b-v1-graphs-cli-info.log"
-_WORDS = (
+_WORDS = (  # noqa: SIM905  # easier to read and to change than a list
     "describe the picture invoice total amount table chart please list objects colour street sign number plate text in "
     "image translate summarise the scanned page which error memory cuda failed out of cache torch device free GiB"
 ).split()

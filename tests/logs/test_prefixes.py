@@ -1,5 +1,7 @@
 """The same start, as every wrapper and every release writes it, says the same."""
 
+# ruff: noqa: E501  # log lines are quoted as they are written
+
 from __future__ import annotations
 
 import json
@@ -16,7 +18,11 @@ START = [
     ("INFO", "gpu_worker.py:30", "Available KV cache memory: 9.50 GiB"),
     ("INFO", "kv_cache_utils.py:40", "GPU KV cache size: 276,688 tokens"),
     ("ERROR", "core.py:50", "Traceback (most recent call last):"),
-    ("ERROR", "core.py:50", '  File "/usr/lib/python3/dist-packages/vllm/v1/worker/gpu_model_runner.py", line 9, in capture_model'),
+    (
+        "ERROR",
+        "core.py:50",
+        '  File "/usr/lib/python3/dist-packages/vllm/v1/worker/gpu_model_runner.py", line 9, in capture_model',
+    ),
     ("ERROR", "core.py:50", "    self._capture()"),
     ("ERROR", "core.py:50", "RuntimeError: something is wrong with 42 graphs"),
 ]

@@ -1,5 +1,7 @@
 """The fold: any bytes, any chunks, bounded memory, the same result."""
 
+# ruff: noqa: E501  # log lines are quoted as they are written
+
 from __future__ import annotations
 
 import tracemalloc
@@ -62,14 +64,18 @@ def test_any_bytes_in_any_chunks_give_the_same_summary(data: bytes, sizes: list[
     assert read(data[:1] + data[1:], [1]) == whole
 
 
-@pytest.mark.parametrize("name", ["h200-fail-len-over-kv-v1", "cpu-fail-kv-cache-space-too-big", "cpu-v0-0.8.5-qwen2-vl"])
+@pytest.mark.parametrize(
+    "name", ["h200-fail-len-over-kv-v1", "cpu-fail-kv-cache-space-too-big", "cpu-v0-0.8.5-qwen2-vl"]
+)
 @pytest.mark.parametrize("size", [1, 7, 4096])
 def test_recorded_logs_in_small_chunks(name: str, size: int) -> None:
     data = (SAMPLES / f"{name}.log").read_bytes()
     assert read(data, [size]) == read(data)
 
 
-@pytest.mark.parametrize("name", ["h200-fail-port-in-use", "cpu-fail-max-model-len-too-large", "h200-fail-limit-mm-bad-json"])
+@pytest.mark.parametrize(
+    "name", ["h200-fail-port-in-use", "cpu-fail-max-model-len-too-large", "h200-fail-limit-mm-bad-json"]
+)
 def test_cut_anywhere(name: str) -> None:
     data = (SAMPLES / f"{name}.log").read_bytes()
     for end in range(0, len(data), 23):

@@ -12,6 +12,7 @@ from qvl_doctor.core.logs.model import (
 )
 from qvl_doctor.core.logs.prefilter import required_literals
 from qvl_doctor.core.logs.reader import LogReader
+from qvl_doctor.core.logs.regexes import regex_problem
 
 __all__ = [
     "EngineStats",
@@ -23,5 +24,6 @@ __all__ = [
     "Matches",
     "OomReport",
     "Sighting",
+    "regex_problem",
     "required_literals",
 ]

@@ -7,13 +7,14 @@ import re
 from qvl_doctor.core.logs.lines import Line
 from qvl_doctor.core.logs.model import OomReport
 
-# A message must hold this to be a failed device allocation.
-OOM_REGEX = r"\b(?P<device>CUDA|HIP|XPU) (?:out of memory|error: out of memory)|\bOutOfMemoryError\b"
+# A message must hold this to be a failed device allocation (host memory is another matter).
+OOM_REGEX = r"\b(?:CUDA|HIP|XPU) (?:error: )?out of memory|\bOutOfMemoryError\b"
 
 _SIZE = r"(\d[\d.]{0,24}) (bytes|[KMGT]i?B)"
 _UNITS = {"bytes": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _IMPLAUSIBLE_BYTES = 2**44  # 16 TiB: PyTorch prints 17179869184.00 GiB where the driver tells it nothing
 
+_DEVICE = re.compile(r"\b(CUDA|HIP|XPU) (?:error: )?out of memory")
 _TRIED = re.compile(rf"Tried to allocate (?:more than )?{_SIZE}")
 _TOTAL = re.compile(rf"has a total capac\w+ of {_SIZE}")
 _FREE = re.compile(rf"of which {_SIZE} is free")
@@ -29,11 +30,6 @@ _OLD = re.compile(
 )
 _SAMPLER = re.compile(r"warming up (?:sampler|pooler) with (\d{1,7}) dummy requests")
 _REACH = 6000  # characters of a message looked at
-
-
-def is_oom(message: str) -> bool:
-    """Whether a message is a failed device allocation (host memory is another matter)."""
-    return re.search(OOM_REGEX, message[:_REACH]) is not None
 
 
 def size_bytes(number: str, unit: str) -> int | None:
@@ -53,7 +49,7 @@ def _size(pattern: re.Pattern[str], message: str) -> int | None:
 def parse_oom(line: Line, *, where: str, text: str, phase: str, frames: tuple[str, ...]) -> OomReport:
     """The report in one line. `text` is the line as kept; `phase` where the start stood."""
     message = line.message[:_REACH]
-    device = re.search(OOM_REGEX, message)
+    device = _DEVICE.search(message)
     gpu = _GPU.search(message)
     total, free = _size(_TOTAL, message), _size(_FREE, message)
     pytorch, reserved = _size(_PYTORCH, message), _size(_RESERVED, message)
@@ -66,7 +62,7 @@ def parse_oom(line: Line, *, where: str, text: str, phase: str, frames: tuple[st
         where=where,
         text=text,
         phase=phase,
-        device=(device and device["device"]) or "CUDA",
+        device=device[1] if device else "CUDA",
         tried_bytes=_size(_TRIED, message),
         total_bytes=total,
         free_bytes=free,

@@ -15,7 +15,8 @@ import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import accumulate, chain
 
 from qvl_doctor.core.logs import oom, stats
@@ -25,9 +26,10 @@ from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
 from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase
 from qvl_doctor.core.logs.phases import PHASE_MARKS, phase_of_frames
 from qvl_doctor.core.logs.prefilter import Index, level_one, level_two
+from qvl_doctor.core.logs.regexes import broad_repeats, regex_problem
 from qvl_doctor.core.logs.sightings import SIGHTING_PATTERNS, read, read_engine_config
 from qvl_doctor.core.logs.stream import LINE_LIMIT, LineSplitter
-from qvl_doctor.core.logs.texts import kept, searched
+from qvl_doctor.core.logs.texts import bounded, kept, without_requests
 from qvl_doctor.core.logs.tracebacks import (
     ALONE_REGEX,
     CHAIN_REGEX,
@@ -41,6 +43,9 @@ from qvl_doctor.core.masking import masked
 
 _CACHED_LINE = 1024  # bytes; longer lines are seldom alike
 _CACHED_LINES = 20_000
+SEARCH_REACH = 4000  # characters of a message that rules look at, and as many at its end
+SEARCH_REACH_SLOW = 500  # the same for regexes of cubic cost
+SLOW_REPEATS = 3
 _WINDOW = 512  # lines looked at together
 _OWN_REACH = 20_000  # characters of a message that the reader's own regexes look at
 _ENDED_KEPT = 8  # earlier starts whose failures are kept
@@ -82,6 +87,14 @@ _SINGLE = (
 )
 
 
+def _reach(regex: str) -> int:
+    """Characters at either end of a message that a rule's regex looks at: few, if it may take long."""
+    problem = regex_problem(regex)
+    if problem is not None:
+        raise re.error(problem, regex)
+    return SEARCH_REACH if broad_repeats(regex) < SLOW_REPEATS else SEARCH_REACH_SLOW
+
+
 class _Rows:
     """All regexes by number: sightings, phase marks, fatal lines, single ones, then the rules'."""
 
@@ -96,8 +109,15 @@ class _Rows:
         regexes = [*chain.from_iterable(groups), *(pattern.regex for pattern in patterns)]
         self.compiled = [re.compile(regex) for regex in regexes]
         self.index = Index(regexes)
+        self.reach = [_reach(pattern.regex) for pattern in patterns]
         self.tracing = frozenset(self.single + row for row in (_HEADER, _FRAME, _ALONE, _CHAIN))
         self.access = self.single + _ACCESS_LINE
+
+
+@lru_cache(maxsize=8)
+def _rows(patterns: tuple[LinePattern, ...]) -> _Rows:
+    """Prepared once for all readers of the same patterns: it takes longer than reading a short log."""
+    return _Rows(patterns)
 
 
 class LogReader:
@@ -106,7 +126,7 @@ class LogReader:
     def __init__(self, patterns: Sequence[LinePattern] = (), *, source: str = "log") -> None:
         self._source = source
         self._patterns = tuple(patterns)
-        self._rows = _Rows(self._patterns)
+        self._rows = _rows(self._patterns)
         self._splitter = LineSplitter()
         self._lines = 0
         self._boring: set[bytes] = set()  # skeletons of lines that nothing can match
@@ -245,6 +265,9 @@ class LogReader:
         """What one line says; True if lines like it say nothing further."""
         if line.file in _ECHO_FILES or _ECHO.match(line.message):
             return False
+        message = without_requests(line.message)
+        if message != line.message:
+            line = replace(line, message=message)
         attempt = self._attempt
         stopped = attempt.stopped_on_request
         where = f"{self._source}:{line.number}"
@@ -262,7 +285,7 @@ class LogReader:
         if alert or not self._rows.tracing.isdisjoint(own):
             phase = self._trace(line, where) or phase
         if rules:
-            self._match(line, rules, searched(line.message), where, phase)
+            self._match(line, rules, line.message, where, phase)
         return False
 
     # ---- what a line says ----------------------------------------------------------------------------------
@@ -360,7 +383,7 @@ class LogReader:
 
     def _match(self, line: Line, rules: tuple[int, ...], text: str, where: str, phase: str) -> None:
         for row in rules:
-            found = self._rows.compiled[row].search(text)
+            found = self._rows.compiled[row].search(bounded(text, self._rows.reach[row - self._rows.rules]))
             if found is None:
                 continue
             pattern = self._patterns[row - self._rows.rules]

@@ -148,7 +148,7 @@ SIGHTING_PATTERNS: tuple[SightingPattern, ...] = (
     # server
     _row(r"Starting vLLM (?:API )?server (?:\d+ )?on (?P<url>\w+://\S+)", "warmup"),
     _row(r"Uvicorn running on (?P<url>\w+://\S+)", "ready"),
-    _row(r"(?i)\bexit(?:ed)?(?: with)?(?: |_)?(?:code|status)?[:=]? ?\(?(?P<exit_code>-?\d{1,3})\b(?![./:])"),
+    _row(r"(?i)\bexit(?:ed)?(?: with)?(?: |_)?(?:code|status)?[:=]? {0,8}\(?(?P<exit_code>-?\d{1,3})\b(?![./:])"),
     _row(r"Failed core proc\(s\): \{[^}]*?: (?P<exit_code>-?\d{1,3})"),
     _row(r"code=killed, status=(?P<exit_signal>\d+)/(?:KILL|TERM|ABRT|SEGV)"),
     _row(r"OOMKilled", oom_killed="true"),

@@ -177,6 +177,9 @@ class StatsFold:
 
     @property
     def result(self) -> EngineStats:
+        rest: dict[str, Any] = {
+            name: kept(value) if name.endswith("_text") else value for name, value in self._rest.items()
+        }
         return EngineStats(
             running_last=_whole(self._running.last),
             running_max=_whole(self._running.largest),
@@ -192,7 +195,7 @@ class StatsFold:
             generation_tokens_per_second_mean=self._generation.mean,
             queue_growing_lines=self._queue_growing,
             preemptions=self._cumulative + self._preempted_in_lines,
-            **{name: kept(value) if name.endswith("_text") else value for name, value in self._rest.items()},
+            **rest,
         )
 
 

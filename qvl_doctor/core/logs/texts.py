@@ -7,8 +7,6 @@ import re
 from qvl_doctor.core.logs.model import TEXT_LIMIT
 from qvl_doctor.core.masking import masked
 
-SEARCH_HEAD = 4000  # characters of a message that rules look at, and as many at its end
-
 # Texts of a request inside an error's message: {'text': '...'}, prompt: '...'
 _USER_TEXT = re.compile(
     r"""(?P<head>'(?:text|prompt|content)': ?|\bprompt[:=] ?)"""
@@ -27,10 +25,13 @@ def kept(text: str, around: str = "") -> str:
     return masked(text[start - lead : start + TEXT_LIMIT + 200])[lead:][:TEXT_LIMIT]
 
 
-def searched(message: str) -> str:
-    """What rules look at: bounded, and without what clients wrote."""
-    if len(message) > 2 * SEARCH_HEAD:
-        message = f"{message[:SEARCH_HEAD]} {message[-SEARCH_HEAD:]}"
+def without_requests(message: str) -> str:
+    """A message without the texts of requests that it quotes."""
     if "'text'" in message or "prompt" in message or "'content'" in message:
-        message = _USER_TEXT.sub(r"\g<head>'...'", message)
+        return _USER_TEXT.sub(r"\g<head>'...'", message)
     return message
+
+
+def bounded(message: str, limit: int) -> str:
+    """Head and tail of a message, `limit` characters each."""
+    return message if len(message) <= 2 * limit else f"{message[:limit]} {message[-limit:]}"
