@@ -334,3 +334,25 @@ def _small(view: View, width: int, height: int) -> bool:
 def _least_side(view: View) -> int | None:
     spec = view.objects.model
     return 28 if spec is None else spec.patch_size * spec.merge_size
+
+
+# --- video -----------------------------------------------------------------------------------------------------------
+
+
+@derived("derived.video_switched_off", "bool", "", "the launch allows no video")
+def _video_switched_off(view: View) -> bool | None:
+    if view.objects.launch is None:
+        return None
+    return view.integer("plan.videos_allowed") == 0 or view.flag("launch.language_model_only") is True
+
+
+@derived(
+    "derived.frames_in_processor_kwargs", "str", "", "a key of --mm-processor-kwargs that was meant to choose frames"
+)
+def _frames_in_processor_kwargs(view: View) -> str | None:
+    """Qwen3-VL's own video processor samples by fps where it is told to; the older families get frames only."""
+    spec = view.objects.model
+    if spec is None or spec.patch_size != 14:
+        return None
+    given = _given(view, "--mm-processor-kwargs")
+    return next((key for key in ("fps", "num_frames", "nframes", "max_frames", "total_pixels") if key in given), None)
