@@ -1,8 +1,8 @@
 """The host around the server: shared memory, nodes, links between GPUs, driver, the address it listens on.
 
-Sources: vllm/entrypoints/openai/cli_args.py, vllm/entrypoints/common/cli_args.py (0.4-0.33: `--host` is None unless given,
-which binds every interface), vllm/envs.py (VLLM_API_KEY), Docker's documentation (64 MiB of /dev/shm), NVIDIA's CUDA
-compatibility table (driver branch of each CUDA release), the `torch` pins of vLLM's wheels and torch's own CUDA pins.
+Sources: vllm/entrypoints/openai/cli_args.py and vllm/entrypoints/common/cli_args.py (0.4-0.33: no `--host` means every
+interface), vllm/envs.py (VLLM_API_KEY), Docker's documentation (64 MiB of /dev/shm), NVIDIA's CUDA compatibility table
+(driver branch of each CUDA release), the `torch` pins of vLLM's wheels and torch's own CUDA pins.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def _came_up(view: View) -> bool:
 
 @derived("derived.shm_mib", "float", "MiB", "size of /dev/shm as the server sees it")
 def _shm_mib(view: View) -> float | None:
-    """Measured, else as the container asks for it, else what a container gets that asks for nothing."""
+    """Measured, else as the container asks for it, else what a container gets that asks for nothing.
+
+    None where the container shares the host's or another's, or mounts its own.
+    """
     measured = view.number("host.shm_bytes")
     if measured is not None:
         return round(measured / MIB, 1)
@@ -268,3 +271,42 @@ def _fp8(view: View) -> bool | None:
         return True
     name = view.text("launch.model") or view.text("log.model")
     return None if name is None else "fp8" in name.lower()
+
+
+# --- hangs -----------------------------------------------------------------------------------------------------------
+
+_AFTER_NCCL = re.compile(
+    r"vLLM is using nccl==|Found nccl from library|NCCL version \d|rank \d+ in world size \d+ is assigned"
+)
+
+
+@derived("derived.stops_at_nccl", "bool", "", "the log ends where the GPUs were to make their first contact")
+def _stops_at_nccl(view: View) -> bool | None:
+    log = view.objects.log
+    if log is None:
+        return None
+    said = [line for line in log.tail if line.strip() and "shared memory broadcast block" not in line]
+    return bool(said) and _AFTER_NCCL.search(said[-1]) is not None
+
+
+@derived("derived.distributed", "bool", "", "one launch runs over several hosts")
+def _distributed(view: View) -> bool:
+    return (view.integer("derived.nodes") or 1) > 1 or view.value("launch.node_rank") is not None
+
+
+@derived("derived.docker", "bool", "", "started by docker run or compose, as against Kubernetes or no container")
+def _docker(view: View) -> bool | None:
+    container = None if view.objects.launch is None else view.objects.launch.container
+    return None if container is None else container.kind in ("docker", "compose")
+
+
+@derived("derived.fork_asked", "bool", "", "nothing asks for spawned worker processes")
+def _fork_asked(view: View) -> bool:
+    return view.text("env.VLLM_WORKER_MULTIPROC_METHOD") in (None, "fork")
+
+
+@derived("derived.ray_dp_counts_wrong", "bool", "", "a release that makes a placement group for every node with room")
+def _ray_dp_counts_wrong(view: View) -> bool:
+    """0.9.2-0.22.1 (vllm/v1/engine/utils.py): only the inner of two loops ends. An unknown release counts as such."""
+    version = view.version("version.vllm")
+    return version is None or Version("0.9.2") <= version < Version("0.23.dev0")
