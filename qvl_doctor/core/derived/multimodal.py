@@ -356,3 +356,43 @@ def _frames_in_processor_kwargs(view: View) -> str | None:
         return None
     given = _given(view, "--mm-processor-kwargs")
     return next((key for key in ("fps", "num_frames", "nframes", "max_frames", "total_pixels") if key in given), None)
+
+
+@derived(
+    "derived.small_prefill_for_video",
+    "bool",
+    "",
+    "a service for videos alone whose prompts are computed in small pieces",
+)
+def _small_prefill_for_video(view: View) -> bool | None:
+    batched, videos = view.integer("launch.max_num_batched_tokens"), view.integer("plan.videos_allowed")
+    if view.objects.launch is None:
+        return None
+    only_video = videos is not None and videos > 0 and view.integer("plan.images_allowed") == 0
+    return only_video and batched is not None and batched <= 4096
+
+
+@derived(
+    "plan.limit_mm_one_video", "str", "", "--limit-mm-per-prompt as given, with one video unless it states a number"
+)
+def _limit_mm_one_video(view: View) -> str | None:
+    limits = _limits_given(view)
+    return None if "video" in limits else _spelled_limits(view, {**limits, "video": 1})
+
+
+@derived("derived.media_folder", "str", "", "the folder of the local file that a request named")
+def _media_folder(view: View) -> str | None:
+    file = view.text("match.file")
+    folder = None if file is None else file.removeprefix("file://").rpartition("/")[0]
+    return folder if folder and folder.startswith("/") and folder.count("/") > 1 else None
+
+
+# --- adapters --------------------------------------------------------------------------------------------------------
+
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # vllm/config/lora.py MaxLoRARanks
+
+
+@derived("plan.lora_rank", "int", "", "the smallest --max-lora-rank that vLLM accepts for the adapter")
+def _lora_rank(view: View) -> int | None:
+    rank = view.integer("match.rank")
+    return None if rank is None else next((accepted for accepted in _LORA_RANKS if accepted >= rank), None)
