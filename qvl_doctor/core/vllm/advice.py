@@ -72,7 +72,7 @@ class Advice:
         """Whether the flag is one of those that much advice rests on and no release has."""
         return any(entry.folklore for entry in self.moves.get(flag, ()))
 
-    def say(self, language: str, key: str, **names: object) -> str:
+    def say(self, language: str, key: str, /, **names: object) -> str:
         """A text with its names filled in; English where the language is not there."""
         template = self.text.get(language, {}).get(key) or self.text["en"][key]
         return template.format_map({name: str(value) for name, value in names.items()})

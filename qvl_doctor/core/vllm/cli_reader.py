@@ -38,6 +38,8 @@ _KINDS = {
     "from_cli": "json",
     "from_json": "json",
     "json_or_pairs": "json-or-pairs",
+    "json_config": "json-config",
+    "json_config_short": "json-config-short",
     "nullable_kvs": "pairs",
     "union_dict_and_str": "json-or-text",
     "human_readable_int": "human-int",
@@ -59,6 +61,7 @@ class CommandLine:
 
     flags: tuple[FlagFact, ...]
     traits: ParserTraits
+    config_keys: dict[str, tuple[str, ...]]  # of the flags whose JSON must not hold others
 
 
 def read_command_line(program: Program) -> CommandLine | None:
@@ -67,7 +70,7 @@ def read_command_line(program: Program) -> CommandLine | None:
     if arg_utils is None:
         return None
     interpreter = Interpreter(program, {"get_field": get_field})
-    interpreter.natives["get_kwargs"] = make_get_kwargs(dialect_of(arg_utils))
+    interpreter.natives["get_kwargs"] = make_get_kwargs(dialect_of(arg_utils, program.module("vllm.config.utils")))
     parsers: dict[str, ParserValue] = {}
     try:
         for server, modules in ENTRIES.items():
@@ -79,7 +82,16 @@ def read_command_line(program: Program) -> CommandLine | None:
     if not parsers:
         return None
     traits = _traits(interpreter, next(iter(parsers.values())).kind)
-    return CommandLine(_facts(parsers, traits), traits)
+    return CommandLine(_facts(parsers, traits), traits, _config_keys(parsers))
+
+
+def _config_keys(parsers: dict[str, ParserValue]) -> dict[str, tuple[str, ...]]:
+    return {
+        argument.options[0]: tuple(argument.kwargs["keys"])
+        for parser in parsers.values()
+        for argument in parser.arguments
+        if argument.options and isinstance(argument.kwargs.get("keys"), list)
+    }
 
 
 def _parser_of(interpreter: Interpreter, module_name: str, server: str) -> ParserValue | None:

@@ -16,6 +16,7 @@ from qvl_doctor.core.vllm.static_values import (
     CallValue,
     ClassValue,
     External,
+    FuncValue,
     Hint,
     Kwargs,
 )
@@ -47,12 +48,19 @@ class Dialect:
     pairs: bool  # a dictionary may also be KEY=VALUE,KEY=VALUE
     dict_or_text: bool
     sets: bool
+    from_cli: bool  # a configuration class may read the text itself, and then takes more than an object
+    forbids: bool  # unknown keys of a configuration are an error
+    short_numbers: bool  # 80m and 1k are taken inside the JSON of a configuration
     dict_classes: bool  # a subclass of dict counts as a dict, not as a foreign class
     numbers: dict[str, str]  # field name -> function that reads "32k"
 
 
-def dialect_of(arg_utils: Module) -> Dialect:
-    """Read the dialect out of the text of `get_kwargs` and of the functions beside it."""
+def dialect_of(arg_utils: Module, config_utils: Module | None) -> Dialect:
+    """Read the dialect out of the text of `get_kwargs` and of the functions beside it; `config_utils` has the decorator
+    of configuration classes, where the release has one of its own.
+    """
+    decorator = None if config_utils is None else config_utils.bindings.get("config")
+    forbids = config_utils is not None and isinstance(decorator, ast.AST) and "forbid" in config_utils.source(decorator)
     functions = {
         name: arg_utils.source(node) for name, node in arg_utils.bindings.items() if isinstance(node, ast.FunctionDef)
     }
@@ -67,6 +75,9 @@ def dialect_of(arg_utils: Module) -> Dialect:
         pairs="nullable_kvs" in parse_json,
         dict_or_text="union_dict_and_str" in body,
         sets="set)" in body and "type_hints, set" in body,
+        from_cli="from_cli" in body,
+        forbids=forbids,
+        short_numbers="_expand_json_human_readable_numbers" in body,
         dict_classes="is_dict_subclass" in body,
         numbers=_number_readers(node) if isinstance(node, ast.FunctionDef) else {},
     )
@@ -97,8 +108,11 @@ def _strings(node: ast.expr) -> set[str]:
     return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
-def fields_of(interpreter: Interpreter, cls: ClassValue) -> list[Field]:
-    """The dataclass fields in the order that `dataclasses.fields` gives: those of ancestors first."""
+def fields_of(interpreter: Interpreter, cls: ClassValue, *, init_only: bool = False) -> list[Field]:
+    """The dataclass fields in the order that `dataclasses.fields` gives: those of ancestors first.
+
+    `init_only`: what the constructor takes instead: pseudo-fields for it too, none that are left out of it.
+    """
     found: dict[str, Field] = {}
     for owner in reversed(interpreter.mro(cls)):
         body = owner.node.body
@@ -106,7 +120,9 @@ def fields_of(interpreter: Interpreter, cls: ClassValue) -> list[Field]:
             if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
                 continue
             hint = _hint(interpreter, statement.annotation, owner.module)
-            if _origin(hint) in {"ClassVar", "InitVar"}:
+            if _origin(hint) == "ClassVar" or (_origin(hint) == "InitVar" and not init_only):
+                continue
+            if init_only and _left_out(statement.value):
                 continue
             default = UNKNOWN
             if statement.value is not None:
@@ -115,6 +131,13 @@ def fields_of(interpreter: Interpreter, cls: ClassValue) -> list[Field]:
             name = statement.target.id
             found[name] = Field(name, hint, default, _docstring(following), owner.module.path)
     return list(found.values())
+
+
+def _left_out(value: ast.expr | None) -> bool:
+    """field(init=False): set by the class itself."""
+    return isinstance(value, ast.Call) and any(
+        k.arg == "init" and isinstance(k.value, ast.Constant) and k.value.value is False for k in value.keywords
+    )
 
 
 def _docstring(statement: ast.stmt | None) -> str:
@@ -176,8 +199,9 @@ def field_kwargs(interpreter: Interpreter, field: Field, dialect: Dialect) -> Kw
     literal = next((m for m in members if _origin(m) == "Literal" and isinstance(m, Hint)), None)
     sequence = next((m for m in members if _LISTS.get(_origin(m), "other") != "other"), None)
     is_set = _LISTS.get(_origin(sequence), "") == "set"
-    if dialect.dataclass_as_json and any(_is_dataclass(interpreter, m) for m in members):
-        kwargs["type"] = External("json.loads")
+    configuration = next((m for m in members if _is_dataclass(interpreter, m)), None)
+    if dialect.dataclass_as_json and configuration is not None:
+        kwargs.update(_configuration(interpreter, configuration, dialect))
     elif dialect.optional_switch and origins == {"bool", "str", ""} and None in members:
         kwargs.update(type=External("str"), nargs="?", const=True)
     elif "bool" in origins:
@@ -209,6 +233,16 @@ def field_kwargs(interpreter: Interpreter, field: Field, dialect: Dialect) -> Kw
         if isinstance(kwargs.get("choices"), list):
             kwargs["choices"].append(None)
     return kwargs
+
+
+def _configuration(interpreter: Interpreter, cls: ClassValue, dialect: Dialect) -> dict[str, Any]:
+    """Of a field that is a configuration class itself: how its text is read, and which keys it has."""
+    if dialect.from_cli and isinstance(interpreter.class_attribute(cls, "from_cli"), FuncValue):
+        return {"type": External("json.loads")}
+    kind = External("json_config_short" if dialect.short_numbers else "json_config")
+    if not dialect.forbids:
+        return {"type": kind}
+    return {"type": kind, "keys": [f.name for f in fields_of(interpreter, cls, init_only=True)]}
 
 
 def literal_values(literal: Hint) -> list[Any]:

@@ -58,7 +58,7 @@ def _deprecated(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem:
     if "no effect" in fact.note.lower():
         return _no_effect(check, flag, check.say("note_effect", flag=flag.spelled), harmless=True)
     move = check.advice.move(fact.name, flag.value, check.known)
-    edits, instead = replacement(check, flag, fact.name) if move is not None else ((), "")
+    edits, instead = replacement(check, flag, fact.name, reason="deprecated") if move is not None else ((), "")
     why = check.say("deprecated", flag=flag.spelled)
     if move is not None and check.why(move.why):
         why = f"{why} {check.why(move.why)}"
@@ -107,8 +107,8 @@ def _twice(check: Check) -> Iterator[FlagProblem]:
             last = flags[-1]
             shown = last.value or ("false" if last.negated else "true")
             why = check.say("twice", flag=name, count=len(flags), value=shown)
-            edit = check.edit("set", name, shown, why)
-            yield check.problem(CONFLICT, last, why, edits=[edit], detail={"fatal": "no"}, sure=True)
+            edits = [check.edit("unset", name, None, why), check.edit("set", name, shown, why)]
+            yield check.problem(CONFLICT, last, why, edits=edits, detail={"fatal": "no"}, sure=True)
 
 
 def _batch(check: Check) -> Iterator[FlagProblem]:

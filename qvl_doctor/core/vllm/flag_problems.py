@@ -77,7 +77,7 @@ class Check:
         """The release as it is shown: "vLLM 0.11.2"."""
         return f"vLLM {self.known.release}"
 
-    def say(self, key: str, **names: object) -> str:
+    def say(self, key: str, /, **names: object) -> str:
         """A text of the data file in the reader's language."""
         return self.advice.say(self.language, key, release=self.release, **names)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qvl_doctor.core.launch import Flag
 
 LIMITS = "--limit-mm-per-prompt"
+MEDIA = frozenset({"image", "video", "audio", "vision_chunk"})  # vllm/config/multimodal.py, over all releases
 _INT = re.compile(r"\s*[+-]?\d(?:_?\d)*\s*")
 _HUMAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT])(?:i?[bB]|okens?)?\s*")
 _HUMAN_TAKEN = re.compile(r"\s*\d+(?:\.\d+)?[kKmMgGtT]\s*")
@@ -69,7 +70,7 @@ def judge_value(check: Check, flag: Flag, spelled: Spelled) -> FlagProblem | Non
     if fact.nargs == "switch":
         return _judge_switch(check, flag, spelled)
     if flag.value is None:
-        if fact.nargs in ("optional", "many") or check.command.server == "config":
+        if fact.nargs == "optional" or check.command.server == "config":
             return None
         return check.problem(INVALID, flag, check.say("needs_value", flag=flag.spelled))
     if fact.takes_json or fact.value == "pairs":
@@ -200,8 +201,10 @@ def _invalid(check: Check, flag: Flag, why: str, meant: str | None) -> FlagProbl
 
 def _judge_dotted(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | None:
     """--flag.key value: only for JSON flags, and only where the parser knows keys behind dots."""
-    if check.command.server == "llm" or (check.known.traits.dotted and fact.takes_json):
-        return None
+    if check.known.traits.dotted:
+        if not fact.takes_json:
+            return _plain_with_keys(check, flag, fact)
+        return _unknown_key(check, flag, fact, {".".join(flag.path): flag.value})
     why = check.say("dotted", name=fact.name)
     present = check.command.json_value(fact.name)
     edits = [check.edit("unset", fact.name, None, why)]
@@ -211,11 +214,19 @@ def _judge_dotted(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | Non
     return check.problem(LIMIT if fact.name == LIMITS else NOT_YET, flag, why, edits=edits)
 
 
+def _plain_with_keys(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | None:
+    """The parser makes JSON of keys behind dots; a flag that takes text takes that too, others do not."""
+    if fact.value == "str" and fact.choices is None and fact.nargs != "switch":
+        return None
+    why = check.say("no_keys", name=fact.name)
+    return check.problem(INVALID, flag, why, edits=[check.edit("unset", fact.name, None, why)])
+
+
 def _judge_json(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | None:
     value = flag.value or ""
     split = len(flag.values) > 1 and fact.nargs == "one"
     if not split and _accepted(value, fact):
-        return None
+        return _judge_keys(check, flag, fact, value)
     if fact.nullable and value in ("", "None"):
         return None
     meant, reason = _json_meant(check, value, split=split)
@@ -241,17 +252,41 @@ def _accepted(value: str, fact: FlagFact) -> bool:
         return True
     if fact.value == "json-or-text" and not value.strip().startswith("{"):
         return True
-    if fact.name == "--compilation-config" and value.strip().isdigit():
-        return True
+    if fact.name == "--compilation-config" and fact.value == "json" and value.strip().isdigit():
+        return True  # a level, in releases that read the text themselves
     try:
-        loads(_expanded(value))
+        parsed = loads(_expanded(value) if fact.value == "json-config-short" else value)
     except ValueError:
-        return _is_lora(value, fact)
-    return True
+        return False
+    return isinstance(parsed, dict) or not fact.value.startswith("json-config")
 
 
-def _is_lora(value: str, fact: FlagFact) -> bool:
-    return fact.name == "--lora-modules" and "=" in value
+def _judge_keys(check: Check, flag: Flag, fact: FlagFact, value: str) -> FlagProblem | None:
+    """JSON that arrives, but with a key that means nothing."""
+    try:
+        parsed = loads(_expanded(value))
+    except ValueError:
+        return None
+    return _unknown_key(check, flag, fact, parsed) if isinstance(parsed, dict) else None
+
+
+def _unknown_key(check: Check, flag: Flag, fact: FlagFact, given: dict[str, Any]) -> FlagProblem | None:
+    keys: frozenset[str] | None = MEDIA if fact.name == LIMITS else check.known.config_keys(fact.name)
+    if keys is None:
+        return None
+    for key in given:
+        first = key.partition(".")[0]
+        if first in keys:
+            continue
+        near = nearest_option(f"--{first}", [f"--{k}" for k in keys])
+        meant = None if near is None else next(k for k in keys if k.replace("_", "-") == near[2:].replace("_", "-"))
+        why = check.say("unknown_key", name=fact.name, key=first, keys=", ".join(sorted(keys)))
+        edits: list[Edit] = []
+        if meant is not None and not flag.path:
+            renamed = {meant if k == key else k: v for k, v in given.items()}
+            edits = [check.edit("set", flag.name, dumps(renamed), why)]
+        return check.problem(INVALID, flag, why, edits=edits, nearest=meant)
+    return None
 
 
 def _expanded(value: str) -> str:

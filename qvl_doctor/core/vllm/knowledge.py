@@ -25,7 +25,8 @@ class FlagFact:
 
     `value`: bool (a switch), int, float, str, json; with finer kinds where the spelling matters: human-int ("32k"
     is taken), human-int-or-auto (also "auto" and -1), json-or-text, json-or-pairs (image=4 is taken too), pairs
-    (only image=4). `choices` are enforced; `default` is None where there is none or it is known only at run time.
+    (only image=4), json-config (an object; with -short: 80m and 1k are taken as numbers in it). `choices` are enforced;
+    `default` is None where there is none or it is known only at run time.
     """
 
     name: str
@@ -261,6 +262,18 @@ class Knowledge:
         flag = name if name.startswith("-") else f"--{name.replace('_', '-')}"
         fact = self.flag(flag)
         return None if fact is None else fact.default
+
+    @cached_property
+    def _config_keys(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for name in self._table("config_keys"):
+            flag, _, key = name.partition(" ")
+            found.setdefault(flag, set()).add(key)
+        return {flag: frozenset(keys) for flag, keys in found.items()}
+
+    def config_keys(self, flag: str) -> frozenset[str] | None:
+        """The keys that the JSON of a configuration flag may hold; None where others are not an error or not known."""
+        return self._config_keys.get(flag)
 
     # ---- everything else
 

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-TABLES = ("flags", "environment", "metrics", "architectures", "quantization")
-# Constant fields of a flag that are moved into a table of their own, because the words repeat.
+TABLES = ("flags", "config_keys", "environment", "metrics", "architectures", "quantization")
 Packed = dict[str, Any]
 
 

@@ -46,6 +46,7 @@ def read_release(tree: SourceTree) -> dict[str, Any] | None:
         "version": read_version(metadata),
         "traits": traits_record(command_line.traits),
         "flags": {fact.name: flag_record(fact) for fact in command_line.flags},
+        "config_keys": {f"{flag} {key}": 1 for flag, keys in command_line.config_keys.items() for key in sorted(keys)},
         "environment": {
             v.name: [v.kind, v.default, None if v.choices is None else list(v.choices)]
             for v in read_environment(program)

@@ -60,7 +60,7 @@ def nearest_option(option: str, options: Iterable[str]) -> str | None:
     for candidate in sorted(options):
         if not candidate.startswith("--"):
             continue
-        distance = _distance(word, candidate[2:], allowed)
+        distance = _distance(word, candidate[2:].replace("_", "-"), allowed)
         if distance is not None and (best is None or distance < best[0]):
             best = (distance, candidate)
     if best is not None:

@@ -96,21 +96,21 @@ def _typo(check: Check, flag: Flag, option: str, near: str) -> FlagProblem:
     return check.problem(TYPO, flag, why, edits=edits, nearest=near)
 
 
-def replacement(check: Check, flag: Flag, option: str) -> tuple[tuple[Edit, ...], str]:
+def replacement(check: Check, flag: Flag, option: str, *, reason: str = "drop") -> tuple[tuple[Edit, ...], str]:
     """The edits that take the flag away and say the same in this release, and that replacement in words."""
-    drop = check.edit("unset", flag.name, None, check.say("drop"))
+    drop = check.edit("unset", flag.name, None, check.say(reason, flag=flag.spelled))
     move = check.advice.move(option, flag.value, check.known)
     if move is None:
         return (drop,), ""
     sets = _sets(check, flag, move)
-    return (drop, *sets), "; ".join(f"{e.name} {e.value or ''}".strip() for e in sets)
+    return (drop, *sets), "; ".join(e.name if e.value in (None, "true") else f"{e.name} {e.value}" for e in sets)
 
 
 def _sets(check: Check, flag: Flag, move: Move) -> list[Edit]:
     reason = check.say("replace", flag=flag.name)
     safety = "safe" if move.same else "unsafe"
     if move.pixels is not None:
-        return capped(check, flag, move.pixels)
+        return capped(check)
     if flag.unresolved:
         safety = "unsafe"
     if move.env is not None:
