@@ -108,13 +108,13 @@ def _tensor_parallel_for_group(view: View) -> int | None:
     "derived.fp8_block_misaligned", "bool", "", "a shard of Qwen's FP8 checkpoint is no multiple of its block of 128"
 )
 def _fp8_block_misaligned(view: View) -> bool | None:
-    """Checked by vLLM up to 0.21 (fp8.py); experts that are shared out whole (--enable-expert-parallel) are not cut."""
+    """Checked by vLLM up to 0.28 (fp8.py); experts that are shared out whole (--enable-expert-parallel) are not cut."""
     model, size = view.objects.model, view.integer("effective.tensor_parallel_size")
     version = view.version("version.vllm")
     if model is None or size is None or version is None or model.quantization is None:
         return None
     width, group = _sharded_width(model), _group(model)
-    if model.quantization.method != "fp8" or width is None or group is None or version >= Version("0.22.dev0"):
+    if model.quantization.method != "fp8" or width is None or group is None or version >= Version("0.29.dev0"):
         return False
     whole = model.moe and bool(view.flag("launch.enable_expert_parallel"))
     return not whole and width % (size * group) != 0
@@ -146,14 +146,6 @@ def _gpu_spread(view: View) -> float | None:
     if len(used) < 2 or len(used) != len(view.objects.gpus):
         return None
     return round((max(used) - min(used)) / (1 << 30), 2)
-
-
-@derived("derived.visible_gpus", "int", "", "number of GPUs that CUDA_VISIBLE_DEVICES lets the server see")
-def _visible_gpus(view: View) -> int | None:
-    text = view.text("env.CUDA_VISIBLE_DEVICES")
-    if text is None or not text.strip() or text.strip().lower() in ("all", "none", "-1"):
-        return None
-    return len([part for part in text.split(",") if part.strip()])
 
 
 @derived("derived.official_checkpoint", "bool", "", "the checkpoint is one of Qwen's own quantized ones")
