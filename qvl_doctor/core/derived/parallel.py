@@ -161,3 +161,11 @@ def _quantized_official(view: View) -> str | None:
         return None
     same = view.text("plan.official_same_method")
     return same if same is not None else model.variants[0]
+
+
+@derived("derived.visible_gpus", "int", "", "number of GPUs that CUDA_VISIBLE_DEVICES lets the server see")
+def _visible_gpus(view: View) -> int | None:
+    text = view.text("env.CUDA_VISIBLE_DEVICES")
+    if text is None or not text.strip() or text.strip().lower() in ("all", "none", "-1"):
+        return None
+    return len([part for part in text.split(",") if part.strip()])
