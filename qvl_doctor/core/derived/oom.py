@@ -237,6 +237,9 @@ def attribute(view: View) -> _Attribution | None:
         return _Attribution("image-pixels-uncapped", "guessed")  # the user's own script: nothing profiles or caps
     if _GARBLED in oom.text and view.flag("host.wsl") is not False:
         return _Attribution("wsl2-vram-overhead", "placed")
+    at_start = stage not in ("sampler", "encoder-profile", "serving")
+    if at_start and view.flag("host.wsl") and view.text("derived.weights_fit") in (None, "fine"):
+        return _Attribution("wsl2-vram-overhead", "guessed")
     crowded = _crowded(view, stage)
     if crowded is not None:
         return crowded

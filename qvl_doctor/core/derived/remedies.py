@@ -42,10 +42,41 @@ def _fewer_seqs(view: View) -> int | None:
     return None if current is None or current < 8 else current // 4
 
 
+def _graphs_gib(view: View) -> float | None:
+    """What CUDA graphs take of the budget: as estimated, else the difference of the two fractions that vLLM names."""
+    stated = view.number("log.cudagraph_estimate_gib")
+    now, without = view.number("log.gpu_memory_utilization"), view.number("log.utilization_without_graphs")
+    card = view.number("derived.oom_card_gib")
+    if stated is not None or now is None or without is None or card is None:
+        return stated
+    return (now - without) * card
+
+
 @derived("derived.short_by_graphs", "bool", "", "the KV cache misses no more than the CUDA graph estimate took")
 def _short_by_graphs(view: View) -> bool | None:
-    need, have, graphs = (view.number(n) for n in ("match.need", "match.have", "log.cudagraph_estimate_gib"))
+    need, have, graphs = view.number("match.need"), view.number("match.have"), _graphs_gib(view)
     return None if need is None or have is None or graphs is None else need - have <= graphs
+
+
+@derived("derived.graphs_unstated", "bool", "", "nothing says how much CUDA graphs took of the budget")
+def _graphs_unstated(view: View) -> bool:
+    return _graphs_gib(view) is None
+
+
+@derived("derived.kv_negative_by_graphs", "bool", "", "without the CUDA graph estimate some KV cache would be left")
+def _kv_negative_by_graphs(view: View) -> bool | None:
+    left, graphs = view.number("log.kv_available_gib"), _graphs_gib(view)
+    return None if left is None or graphs is None else left <= 0 < left + graphs
+
+
+@derived("derived.weights_unknown", "bool", "", "neither log nor plan says what the weights take")
+def _weights_unknown(view: View) -> bool:
+    return view.number("derived.weights_gib") is None
+
+
+@derived("derived.card_unknown", "bool", "", "nothing says how much memory the GPU has")
+def _card_unknown(view: View) -> bool:
+    return view.number("derived.oom_card_gib") is None
 
 
 @derived("derived.free_memory", "str", "", "why too little of the GPU is free at start: slightly, wsl, busy or shared")
