@@ -128,6 +128,9 @@ def _leaves_node(view: View) -> bool | None:
 
 @derived("derived.pcie_only", "bool", "", "the GPUs have no NVLink")
 def _pcie_only(view: View) -> bool | None:
+    known = [gpu.nvlink for gpu in view.objects.gpus if gpu.nvlink is not None]
+    if known:
+        return not any(known)
     name = view.text("gpu.name") or view.text("log.gpu_name")
     if name is None:
         return None
@@ -310,3 +313,36 @@ def _ray_dp_counts_wrong(view: View) -> bool:
     """0.9.2-0.22.1 (vllm/v1/engine/utils.py): only the inner of two loops ends. An unknown release counts as such."""
     version = view.version("version.vllm")
     return version is None or Version("0.9.2") <= version < Version("0.23.dev0")
+
+
+# --- which GPUs and which port ---------------------------------------------------------------------------------------
+
+
+def _visible(view: View) -> tuple[str, ...] | None:
+    text = view.text("env.CUDA_VISIBLE_DEVICES")
+    return None if text is None else tuple(part.strip() for part in text.strip("\"' ").split(",") if part.strip())
+
+
+@derived("derived.visible_beyond", "str", "", "entry of CUDA_VISIBLE_DEVICES that names no GPU of this host")
+def _visible_beyond(view: View) -> str | None:
+    """Only where all GPUs of the host are known, that is, read from it or stated as more than are made visible."""
+    entries, count = _visible(view), view.integer("gpu.count")
+    if entries is None or count is None or len(set(entries)) == count:
+        return None  # as many as are named: the statement lists the visible ones
+    return next((entry for entry in entries if entry.isdigit() and int(entry) >= count), None)
+
+
+@derived("derived.too_few_visible", "bool", "", "the launch needs more GPUs than CUDA_VISIBLE_DEVICES shows")
+def _too_few_visible(view: View) -> bool | None:
+    visible, world = view.integer("derived.visible_gpus"), view.integer("effective.world_size")
+    if visible is None or world is None or view.flag("derived.distributed"):
+        return None
+    if (view.text("launch.distributed_executor_backend") or "") == "ray":
+        return None
+    return world > visible
+
+
+@derived("plan.next_port", "int", "", "a port beside the one that is taken")
+def _next_port(view: View) -> int | None:
+    port = view.integer("match.port") or view.integer("launch.port") or 8000
+    return port + 1 if 0 < port < 65535 else None
