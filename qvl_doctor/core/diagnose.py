@@ -12,6 +12,7 @@ from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
 from qvl_doctor.core.launch import Document, LaunchCommand, edited_command
 from qvl_doctor.core.observe import Observed, base_facts
+from qvl_doctor.core.refusals import refused_flags
 from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.vllm.flag_problems import FlagProblem
 from qvl_doctor.core.vllm.flags import check_flags
@@ -135,12 +136,15 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
     # a command put together from the server's own record of its arguments has passed its parser already
     if observed.launch is not None and not recovered:
         problems = check_flags(observed.launch, context.knowledge, View(facts, objects), context.language)
-        facts["derived.flags"] = Known(tuple(_item(problem) for problem in problems))
+        facts["derived.flags"] = Known(tuple(_item(problem, "launch") for problem in problems))
+    if observed.log is not None:
+        refused = refused_flags(observed.log, context.knowledge, View(facts, objects), context.language)
+        facts["derived.refused_flags"] = Known(tuple(_item(problem, "log") for problem in refused))
     return View(facts, objects)
 
 
-def _item(problem: FlagProblem) -> Mapping[str, Any]:
-    """A flag problem as a list item of the fact table."""
+def _item(problem: FlagProblem, source: Literal["launch", "log"]) -> Mapping[str, Any]:
+    """A flag problem as a list item of the fact table; `source` is where its evidence stands."""
     fields = {
         "kind": problem.kind,
         "flag": problem.flag,
@@ -154,7 +158,7 @@ def _item(problem: FlagProblem) -> Mapping[str, Any]:
     }
     return {name: value for name, value in fields.items() if value is not None} | {
         "edits": problem.edits,
-        "evidence": (Evidence("launch", problem.where, problem.text),),
+        "evidence": (Evidence(source, problem.where, problem.text),),
         "confidence": _CONFIDENCE_OF_ASSUMED if problem.detail.get("assumed") else None,
     }
 
