@@ -1,6 +1,6 @@
 """Makes the files of qvl_doctor/data/vllm/ out of vLLM's own wheels.
 
-    python scripts/update_vllm_facts.py --cache DIR            # every release from 0.4.0 on; new ones are found by pip
+    python scripts/update_vllm_facts.py --cache DIR            # every release from 0.1.6 on; new ones are found by pip
     python scripts/update_vllm_facts.py --cache DIR --only 0.33.0
     python scripts/update_vllm_facts.py --cache DIR --check    # writes nothing; status 1 if the files would change
 
@@ -29,7 +29,7 @@ from wheel_reader import WheelTree, wheel_url  # noqa: E402
 from qvl_doctor.core.vllm.packing import dumps, pack  # noqa: E402
 from qvl_doctor.core.vllm.release_facts import WANTED, read_release  # noqa: E402
 
-OLDEST = Version("0.4.0")
+OLDEST = Version("0.1.6")  # the first release with a wheel for x86-64 Linux
 DATA = ROOT / "qvl_doctor" / "data" / "vllm"
 READERS = 2  # wheels read at the same time: the index is a shared service
 

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qvl_doctor.core.vllm.knowledge import FlagHistory, Knowledge, history_of, nearest_release
+from qvl_doctor.core.vllm.history import FlagHistory, history_of, nearest_release
+from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.resources import data_text
 
 MAX_FILE_BYTES = 4_000_000

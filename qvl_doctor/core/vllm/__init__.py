@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from qvl_doctor.core.vllm.flag_problems import FlagProblem
     from qvl_doctor.core.vllm.flags import check_flags
-    from qvl_doctor.core.vllm.knowledge import FlagFact, FlagHistory, Knowledge
+    from qvl_doctor.core.vllm.history import FlagHistory
+    from qvl_doctor.core.vllm.knowledge import FlagFact, Knowledge
 
 __all__ = ["FlagFact", "FlagHistory", "FlagProblem", "Knowledge", "check_flags"]
 
-_HOMES = {"FlagProblem": "flag_problems", "check_flags": "flags"}
+_HOMES = {"FlagHistory": "history", "FlagProblem": "flag_problems", "check_flags": "flags"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from qvl_doctor.core.vllm.interpreter import Interpreter
+from qvl_doctor.core.vllm.evaluator import Evaluator
 from qvl_doctor.core.vllm.source_tree import Module
 from qvl_doctor.core.vllm.static_values import (
     UNKNOWN,
@@ -108,7 +108,7 @@ def _strings(node: ast.expr) -> set[str]:
     return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
-def fields_of(interpreter: Interpreter, cls: ClassValue, *, init_only: bool = False) -> list[Field]:
+def fields_of(interpreter: Evaluator, cls: ClassValue, *, init_only: bool = False) -> list[Field]:
     """The dataclass fields in the order that `dataclasses.fields` gives: those of ancestors first.
 
     `init_only`: what the constructor takes instead: pseudo-fields for it too, none that are left out of it.
@@ -146,7 +146,7 @@ def _docstring(statement: ast.stmt | None) -> str:
     return ""
 
 
-def _hint(interpreter: Interpreter, node: ast.expr, module: Module) -> Any:
+def _hint(interpreter: Evaluator, node: ast.expr, module: Module) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:
             node = ast.parse(node.value, mode="eval").body
@@ -177,7 +177,7 @@ def flatten(hint: Any) -> list[Any]:
 def make_get_kwargs(dialect: Dialect) -> Any:
     """The replacement of the tree's `get_kwargs` for the interpreter."""
 
-    def get_kwargs(interpreter: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    def get_kwargs(interpreter: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
         cls = args[0] if args else None
         if not isinstance(cls, ClassValue):
             return UNKNOWN
@@ -190,7 +190,7 @@ def make_get_kwargs(dialect: Dialect) -> Any:
     return get_kwargs
 
 
-def field_kwargs(interpreter: Interpreter, field: Field, dialect: Dialect) -> Kwargs:
+def field_kwargs(interpreter: Evaluator, field: Field, dialect: Dialect) -> Kwargs:
     """The keyword arguments that `add_argument` gets for one field."""
     members = flatten(field.hint)
     kwargs = Kwargs(default=field.default, help=field.doc)
@@ -235,7 +235,7 @@ def field_kwargs(interpreter: Interpreter, field: Field, dialect: Dialect) -> Kw
     return kwargs
 
 
-def _configuration(interpreter: Interpreter, cls: ClassValue, dialect: Dialect) -> dict[str, Any]:
+def _configuration(interpreter: Evaluator, cls: ClassValue, dialect: Dialect) -> dict[str, Any]:
     """Of a field that is a configuration class itself: how its text is read, and which keys it has."""
     if dialect.from_cli and isinstance(interpreter.class_attribute(cls, "from_cli"), FuncValue):
         return {"type": External("json.loads")}
@@ -272,7 +272,7 @@ def _sequence(sequence: Any) -> dict[str, Any]:
     return {**kwargs, "nargs": len(args) if fixed else "+"}
 
 
-def _is_dataclass(interpreter: Interpreter, member: Any) -> bool:
+def _is_dataclass(interpreter: Evaluator, member: Any) -> bool:
     if not isinstance(member, ClassValue) or interpreter.is_enum(member):
         return False
     for decorator in member.node.decorator_list:
@@ -283,7 +283,7 @@ def _is_dataclass(interpreter: Interpreter, member: Any) -> bool:
     return False
 
 
-def _is_dict_class(interpreter: Interpreter, member: Any) -> bool:
+def _is_dict_class(interpreter: Evaluator, member: Any) -> bool:
     if not isinstance(member, ClassValue):
         return False
     return any(
@@ -293,7 +293,7 @@ def _is_dict_class(interpreter: Interpreter, member: Any) -> bool:
     )
 
 
-def get_field(interpreter: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+def get_field(interpreter: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     """The tree's `get_field(Class, "name")`: the default of that field."""
     cls, name = [*args, None, None][:2]
     if isinstance(cls, ClassValue) and isinstance(name, str):

@@ -81,7 +81,7 @@ def _never(check: Check, flag: Flag, option: str, *, sure: bool) -> FlagProblem:
 
 def _is_newer(check: Check) -> bool:
     """Whether the version stated is newer than all that the data describes: the flag may be new there."""
-    from qvl_doctor.core.vllm.knowledge import as_version  # noqa: PLC0415 # only here
+    from qvl_doctor.core.vllm.history import as_version  # noqa: PLC0415 # only here
 
     return as_version(check.known.asked or "0") > as_version(check.known.all_releases[-1])
 
