@@ -90,9 +90,9 @@ def assert_holds(after: LaunchCommand, before: LaunchCommand, edit: EditRow) -> 
         assert not after.has(target)
     elif op == "unset-env":
         assert target not in after.env or before.server == "llm"
-    elif before.server not in ("llm", "config") and before.container != "dockerfile":
-        written = after.env.get(target) == value
-        assert written or (before.container is not None and before.container.kind == "dockerfile")
+    elif before.server not in ("llm", "config"):
+        in_dockerfile = before.container is not None and before.container.kind == "dockerfile"
+        assert in_dockerfile or after.env.get(target) == value
 
 
 def shape_of(command: LaunchCommand) -> list[tuple[str, str | None]]:

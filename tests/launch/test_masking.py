@@ -30,6 +30,16 @@ from qvl_doctor.core.masking import masked
         "hf_S3CRETVALUEabcdef",
         "password: S3CRETVALUE",
         "GITLAB_TOKEN: 'S3CRETVALUE'",
+        "vllm serve A --api-key abc S3CRETVALUE --port 1",
+        "vllm serve A --api-key \\\n  S3CRETVALUE \\\n  --port 1",
+        'CMD ["A", "--api-key", "S3CRETVALUE", "--port", "1"]',
+        "args:\n- --api-key\n- abc\n- S3CRETVALUE\n- --port\n",
+        '  - "--api-key"\n  - "S3CRETVALUE"\n  - name: x',
+        "'api_key': ['abc', 'S3CRETVALUE'], 'port': 1",
+        "api-key: [abc, S3CRETVALUE]",
+        'os.environ["HF_TOKEN"] = "S3CRETVALUE"',
+        "ENV HF_TOKEN S3CRETVALUE",
+        "setenv HF_TOKEN S3CRETVALUE",
     ],
 )
 def test_secrets_are_masked(text: str) -> None:
@@ -52,8 +62,19 @@ def test_secrets_are_masked(text: str) -> None:
         "limit: 1000 tokens per second",
         "image_token_id: 151655, vision_start_token_id=151652",
         "--api-key --port 1",
+        '["--api-key", "--port", "1"]',
+        "- --api-key\n- --port\n",
         "",
     ],
 )
 def test_the_rest_stays(text: str) -> None:
     assert masked(text) == text
+
+
+def test_what_follows_a_key_stays() -> None:
+    assert masked("vllm serve --api-key abc Qwen/Qwen2-VL-2B-Instruct") == (
+        "vllm serve --api-key **** Qwen/Qwen2-VL-2B-Instruct"
+    )
+    assert masked("- --api-key\n- abc\n- name: sidecar\n") == "- --api-key\n- ****\n- name: sidecar\n"
+    assert masked("vllm serve A --api-key abc > server.log 2>&1 &") == "vllm serve A --api-key **** > server.log 2>&1 &"
+    assert masked("vllm serve A --api-key abc\ncurl localhost\n") == "vllm serve A --api-key ****\ncurl localhost\n"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from qvl_doctor.core.launch.assemble import Context
 from qvl_doctor.core.launch.command import LaunchCommand
+from qvl_doctor.core.launch.python_source import closing, python_commands
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.values import Layer
 
@@ -52,7 +53,8 @@ _WRAPPERS = frozenset(
 _PLAUSIBLE_MODEL = re.compile(
     r"[\w.~$<{/-]*(?:/|\d|\$|<|-(?:VL|Instruct|AWQ|GPTQ|FP8|Int))[\w.:<>{}$/-]*", re.IGNORECASE
 )
-MAX_LINE = 20_000  # characters of a line in running text that are looked at
+MAX_LINE = 8_000  # characters of a line in running text that are looked at
+MAX_CALLS = 50  # engine calls in running text that are tried
 BlockReader = Callable[[Layer, str, Context], list[LaunchCommand]]
 
 
@@ -162,7 +164,7 @@ def article_commands(layer: Layer, context: Context, read_block: BlockReader) ->
             found.extend(read_block(part, block.language.lower(), context))
     for start, end in prose:
         if HINT.search(layer.text, start, end):
-            found.extend(_prose(layer, start, end, context, read_block))
+            found.extend(_prose(layer, start, end, context))
     found.sort(key=lambda command: command.start)
     return found
 
@@ -191,10 +193,10 @@ def _split(text: str) -> tuple[list[Block], list[tuple[int, int]]]:
     return blocks, prose
 
 
-def _prose(layer: Layer, start: int, end: int, context: Context, read_block: BlockReader) -> Iterator[LaunchCommand]:
+def _prose(layer: Layer, start: int, end: int, context: Context) -> Iterator[LaunchCommand]:
     """Commands of running text: within code marks, or from where they begin to the line's end."""
     text = layer.text
-    position = start
+    position, calls = start, 0
     while (hint := HINT.search(text, position, end)) is not None:
         line = text.rfind("\n", start, hint.start()) + 1
         line = max(line, start, hint.start() - MAX_LINE)
@@ -207,23 +209,15 @@ def _prose(layer: Layer, start: int, end: int, context: Context, read_block: Blo
             last = _ending(text, hint.start(), stop, end)
             part, position = without_prompts(layer.part(first, last)), max(last, hint.end())
         if hint[0].rstrip().endswith("("):
-            call = layer.part(hint.start(), min(end, hint.start() + MAX_LINE)) if marks is None else part
-            found = read_block(call, "python", context)[:1]
-            position = (
-                max(hint.end(), *(_layer_end(layer, command.end, hint.start()) for command in found))
-                if found
-                else hint.end()
-            )
+            calls += 1
+            if calls > MAX_CALLS:
+                return
+            end_of_call = closing(text, hint.end() - 1)
+            found = python_commands(layer.part(hint.start(), end_of_call), context) if end_of_call else []
+            position = max(end_of_call if found else 0, hint.end())
         else:
             found = ShellReader(part, context).read()
         yield from (command for command in found if _plausible(command))
-
-
-def _layer_end(layer: Layer, document_position: int, position: int) -> int:
-    """The layer position whose document position is at or behind the given one."""
-    while position < len(layer.text) and layer.ends[position] <= document_position:
-        position += 1
-    return position
 
 
 def _line_end(text: str, position: int, end: int) -> int:
@@ -270,7 +264,7 @@ def _ending(text: str, start: int, stop: int, end: int) -> int:
     cut = _CJK.search(text, start, stop)
     while cut is None and stop < end:
         following = _line_end(text, stop + 1, end)
-        continued = text[start:stop].rstrip(" \t\r").endswith("\\")
+        continued = text[max(start, stop - 200) : stop].rstrip(" \t\r").endswith("\\")
         flags = re.compile(r"[ \t]*--?[A-Za-z]").match(text, stop + 1) is not None
         if not (continued or flags) or (following <= stop + 1 and not continued):
             break

@@ -19,8 +19,10 @@ _FENCE = re.compile(r"^[ \t>]{0,20}(?:```|~~~)", re.MULTILINE)
 _PYTHON = re.compile(r"^(?:from[ \t]+\S+[ \t]+import|import[ \t]+\w)", re.MULTILINE)
 _KEY_LINE = re.compile(r"(?P<key>[A-Za-z][\w.-]*):(?:[ \t]|\r?$)")
 _PROSE = re.compile(
-    r"^(?:#{1,6} \S|[ \t]{0,3}(?:[-*+]|\d{1,2}[.)、]) [^\n]*`|[^\n]{0,80}[\u4e00-\u9fff\u3002\uff0c]|"
-    r"[A-Z][a-z']{1,15} [a-z']{1,15} [^\n=]{3,400}[.:?!][ \t]*\r?$)",
+    r"^(?:#{1,6} \S"
+    r"|[ \t]{0,3}(?:[-*+]|\d{1,2}[.)、]) [^\n]*`"
+    r"|[ \t]{0,8}(?:[-*+>]|\d{1,2}[.)、])?[ \t]{0,4}(?:[A-Za-z][\w.-]{0,30}[ \t]?)?[\u4e00-\u9fff\u201c\u300a\u3010]"
+    r"|[A-Z][a-z']{1,15} [a-z']{1,15} [^\n=]{3,400}[.:?!][ \t]*\r?$)",
     re.MULTILINE,
 )
 _SUFFIXES: dict[str, Kind] = {

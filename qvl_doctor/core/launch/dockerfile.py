@@ -82,9 +82,10 @@ def _items(layer: Layer, start: int, end: int) -> tuple[Item, ...]:
 
 
 def _listed(layer: Layer, lists: list[tuple[Item, ...]], image: str | None, context: Context) -> LaunchCommand | None:
-    words = [item.word for items in lists for item in items]
-    if not words or not lists[-1]:
+    if not lists or not lists[-1]:
         return None
+    lists = [items for items in lists if items]
+    words = [item.word for items in lists for item in items]
     program = find_server(words)
     if program is None:
         if not image or not is_server_image(image):

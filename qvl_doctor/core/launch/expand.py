@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from qvl_doctor.core.launch.shell import Piece, Token
 from qvl_doctor.core.launch.values import Layer, Word
 
-MAX_EXPANDED_CHARACTERS = 65_536  # of one word: variables may name each other, never without bound
-MAX_WORDS = 20_000  # of one command
+MAX_WORD_CHARACTERS = 16_384  # of one expanded word: variables may name each other, never without bound
+MAX_WORDS = 20_000  # of one command or array
+MAX_INSERTED = 2_000_000  # characters that variables may add to one document, all in all
 
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=")
 _BRACED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<array>\[[@*]\])|(?P<op>:?[-=])(?P<default>.*))?", re.DOTALL)
@@ -22,6 +23,12 @@ class Variables:
 
     plain: dict[str, Word] = field(default_factory=dict)
     arrays: dict[str, list[Word]] = field(default_factory=dict)
+    budget: int = MAX_INSERTED
+
+    def take(self, characters: int) -> bool:
+        """Whether that much may still be inserted; what may not stays as the variable's name."""
+        self.budget -= characters + 1
+        return self.budget > 0
 
 
 @dataclass(slots=True)
@@ -36,7 +43,6 @@ class _Builder:
     dynamic: bool = False
 
     def add(self, text: str, position: int) -> None:
-        text = text[: MAX_EXPANDED_CHARACTERS - self.size] if self.size + len(text) > MAX_EXPANDED_CHARACTERS else text
         if text:
             self.runs.append((self.size, position))
             self.value.append(text)
@@ -80,9 +86,13 @@ def _spread(pieces: Sequence[Piece], known: Variables) -> list[Word] | None:
         return None
     if match["array"]:
         elements = known.arrays.get(match["name"])
-        return None if elements is None else [_inserted(word) for word in elements]
+        if elements is None or not known.take(sum(len(word.value) for word in elements)):
+            return None
+        return [_inserted(word) for word in elements]
     word = known.plain.get(match["name"])
     if word is None or telling[0].quoted or not re.search(r"\s", word.value) or word.dynamic:
+        return None
+    if not known.take(len(word.value)):
         return None
     return [_slice(word, found.start(), found.end()) for found in re.finditer(r"\S+", word.value)]
 
@@ -104,7 +114,7 @@ def _slice(word: Word, start: int, end: int) -> Word:
 def _expand_variable(piece: Piece, known: Variables, builder: _Builder, layer: Layer) -> None:
     match = _BRACED.fullmatch(piece.text)
     word = known.plain.get(match["name"]) if match else None
-    if word is not None:
+    if word is not None and builder.size + len(word.value) <= MAX_WORD_CHARACTERS and known.take(len(word.value)):
         builder.add(word.value, piece.start)
         builder.unresolved = builder.unresolved or word.unresolved
         builder.dynamic = builder.dynamic or word.dynamic
@@ -115,6 +125,16 @@ def _expand_variable(piece: Piece, known: Variables, builder: _Builder, layer: L
         builder.add(layer.text[piece.start : piece.end], piece.start)
 
 
+def expand_all(tokens: Iterable[Token], layer: Layer, known: Variables) -> list[Word]:
+    """The arguments of several words, up to `MAX_WORDS`."""
+    found: list[Word] = []
+    for token in tokens:
+        if len(found) >= MAX_WORDS:
+            break
+        found.extend(expand(token, layer, known))
+    return found[:MAX_WORDS]
+
+
 def assignment(token: Token) -> re.Match[str] | None:
     """NAME= or NAME+= at the start of a word."""
     if not token.pieces or token.pieces[0].kind != "text" or token.pieces[0].quoted:
@@ -122,25 +142,28 @@ def assignment(token: Token) -> re.Match[str] | None:
     return _ASSIGNMENT.match(token.pieces[0].text)
 
 
-def assign(token: Token, elements: Iterable[Token] | None, layer: Layer, known: Variables) -> tuple[str, Word]:
-    """Enter an assignment in `known`; its name, and a word that holds the value alone.
-
-    `elements` are the tokens of an array. The token must be an `assignment`.
-    """
+def assigned(token: Token, layer: Layer, known: Variables) -> tuple[str, Word]:
+    """The name of an `assignment`, and a word that holds its value alone."""
     match = assignment(token)
     assert match is not None  # the caller asked
-    name = match["name"]
-    whole = expand(token, layer, known)[0]
-    value = value_part(whole, match.end())
+    return match["name"], value_part(expand(token, layer, known)[0], match.end())
+
+
+def assign(token: Token, elements: Iterable[Token] | None, layer: Layer, known: Variables) -> tuple[str, Word]:
+    """Enter an `assignment` in `known`; `elements` are the tokens of an array. Its name and value."""
+    name, value = assigned(token, layer, known)
+    match = assignment(token)
+    adds = match is not None and bool(match["plus"])
     if elements is not None:
-        words = [word for element in elements for word in expand(element, layer, known)]
-        before = known.arrays.get(name, []) if match["plus"] else []
-        known.arrays[name] = [*before, *words][:MAX_WORDS]
+        array = known.arrays.setdefault(name, [])
+        if not adds:
+            array = known.arrays[name] = []
+        array.extend(expand_all(elements, layer, known)[: MAX_WORDS - len(array)])
         known.plain.pop(name, None)
         return name, value
-    if match["plus"] and name in known.plain:
-        before_value = known.plain[name].value
-        joined = (before_value + value.value)[:MAX_EXPANDED_CHARACTERS]
+    before = known.plain.get(name)
+    if adds and before is not None and len(before.value) < MAX_WORD_CHARACTERS and known.take(len(before.value)):
+        joined = before.value + value.value
         value = Word(joined, layer, value.lstart, value.lend, ((0, value.lstart),), value.unresolved, value.dynamic)
     known.plain[name] = value
     return name, value
@@ -158,7 +181,3 @@ def value_part(word: Word, index: int) -> Word:
         if runs[0][0] != 0:
             runs = ((0, word.locate(index)), *runs)
     return Word(value, word.layer, lstart, word.lend, runs, word.unresolved, word.dynamic)
-
-
-def text_of(values: Mapping[str, Word]) -> dict[str, str]:
-    return {name: word.value for name, word in values.items()}

@@ -79,7 +79,8 @@ def _place(part: Part, before: int, program: Program, flags: tuple[Flag, ...]) -
     own = min(max(program.end - before, 0), len(part.words))  # of the program's words, those in this part
     positional = program.server == "serve" and own > 0
     if part.items:
-        own_flags = tuple(flag for flag in flags if any(flag.words[0] is word for word in part.words))
+        words = {id(word) for word in part.words}
+        own_flags = tuple(flag for flag in flags if id(flag.words[0]) in words)
         return ItemPlace(part.node.layer, part.items, part.node.flow, own, positional, own_flags)
     if part.layer is None:
         return None

@@ -106,8 +106,8 @@ def python_commands(layer: Layer, context: Context) -> list[LaunchCommand]:
     if tree is not None:
         return _calls(tree, layer, context)
     found: list[LaunchCommand] = []
-    for match in list(CALL.finditer(layer.text))[:200]:
-        end = _closing(layer.text, match.end() - 1)
+    for match in list(CALL.finditer(layer.text))[:50]:
+        end = closing(layer.text, match.end() - 1)
         start = match.start()
         snippet = parse_python(layer.text[start:end]) if end else None
         if snippet is not None:
@@ -115,11 +115,11 @@ def python_commands(layer: Layer, context: Context) -> list[LaunchCommand]:
     return found
 
 
-def _closing(text: str, position: int) -> int:
-    """Behind the parenthesis that closes the one at `position`; 0 if none does within 20 000 characters."""
+def closing(text: str, position: int) -> int:
+    """Behind the parenthesis that closes the one at `position`; 0 if none does within 8 000 characters."""
     depth = 0
     quote = ""
-    for at in range(position, min(position + 20_000, len(text))):
+    for at in range(position, min(position + 8_000, len(text))):
         character = text[at]
         if quote:
             quote = "" if character == quote and text[at - 1] != "\\" else quote

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import MappingProxyType
 
 from qvl_doctor.core.launch import docker
 from qvl_doctor.core.launch.argv import ArgumentReader, is_flag
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble, read_arguments
 from qvl_doctor.core.launch.command import LaunchCommand
-from qvl_doctor.core.launch.expand import Variables, assign, assignment, expand
+from qvl_doctor.core.launch.expand import Variables, assign, assigned, assignment, expand_all, value_part
 from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, ShellPlace, removal, splice
 from qvl_doctor.core.launch.quoting import quoted
 from qvl_doctor.core.launch.recognise import (
+    ENV_WORD,
     Program,
     basename,
-    begins_another,
+    command_cuts,
     find_container,
     find_nested,
     find_server,
@@ -27,9 +30,10 @@ from qvl_doctor.core.launch.shell import SH, Dialect, Lexer, Note, Statement, To
 from qvl_doctor.core.launch.values import Escape, Flag, Layer, LostLine, Problem, Splice, Word
 
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{"))
-_ENV_WORD = re.compile(r"[A-Z_][A-Z0-9_]*=")
 _CALL = re.compile(r"(?:Async)?LLM(?:Engine)?[(_]")
 MAX_COMMANDS = 2_000  # of one document
+MAX_EXPORTED = 500  # variables that a command's environment shows
+MAX_LOST = 200  # lines behind a broken one that are shown
 MAX_NESTING = 4  # bash -c within bash -c
 
 
@@ -55,6 +59,11 @@ class _Session:
     export_all: bool = False
     run_start: int | None = None  # layer position of the first of the assignments directly before
     run_end: int = 0
+
+
+def is_call(words: Sequence[Word]) -> bool:
+    """`LLM(offline)`: an engine's call written as a command."""
+    return bool(words) and _CALL.match(words[0].value) is not None
 
 
 class ShellReader:
@@ -132,19 +141,18 @@ class ShellReader:
         )
 
     def _assign(self, statement: Statement, tokens: Sequence[Token], *, export: bool) -> None:
-        count = len(tokens)
-        for token in tokens:
+        skipped = len(statement.tokens) - len(tokens)
+        for index, token in enumerate(tokens):
             session = self._session
             if assignment(token) is None:
-                if export and token.text in session.assigned:
+                if export and token.text in session.assigned and len(session.exported) < MAX_EXPORTED:
                     session.exported[token.text] = session.assigned[token.text]
                 continue
-            at = statement.tokens.index(token)
-            name, value = assign(token, statement.arrays.get(at), self.layer, session.variables)
-            sole = (statement.start, statement.end) if count == 1 else None
+            name, value = assign(token, statement.arrays.get(index + skipped), self.layer, session.variables)
+            sole = (statement.start, statement.end) if len(tokens) == 1 else None
             entry = EnvEntry(name, value, self.layer, token.start, token.end, sole)
             session.assigned[name] = entry
-            if export or name in session.exported:
+            if name in session.exported or (export and len(session.exported) < MAX_EXPORTED):
                 session.exported[name] = entry
 
     def _continues_lost(self, statement: Statement, tokens: Sequence[Token]) -> bool:
@@ -154,17 +162,19 @@ class ShellReader:
             return False
         if not is_flag(tokens[0].text):
             return False
-        self._lose(statement, tokens, before)
+        if len(self.found[-1].lost_lines) < MAX_LOST:
+            self._lose(statement, tokens, before)
         self._last_statement = statement
         return True
 
     def _lose(self, statement: Statement, tokens: Sequence[Token], before: Statement) -> None:
         command, context = self.found[-1], self.context
-        words = [word for token in tokens for word in expand(token, self.layer, self._session.variables)]
+        words = expand_all(tokens, self.layer, self._session.variables)
         arguments = ArgumentReader(words, context.grammar, context.lines).read(model_expected=False)
         first = context.lines.line(self.layer.begin(statement.start))
         text = self.layer.text[statement.start : statement.closed or statement.end]
-        lines = tuple(LostLine(first + at, line.strip()) for at, line in enumerate(text.split("\n")) if line.strip())
+        rows = list(enumerate(text.split("\n")))[:MAX_LOST]
+        lines = tuple(LostLine(first + at, line.strip()) for at, line in rows if line.strip())
         problems = command.problems
         if not command.lost_lines:
             problems = (*problems, self._break(before))
@@ -181,8 +191,8 @@ class ShellReader:
     def _break(self, before: Statement) -> Problem:
         """Why the line before does not continue."""
         line = self.context.lines.line(self.layer.finish(before.end))
-        for note in self._notes:
-            if note.kind == "space-after-backslash" and before.start <= note.position <= before.end:
+        for note in self.notes_between(before.start, before.end + 1):
+            if note.kind == "space-after-backslash":
                 return Problem(
                     "space-after-backslash", note.text, self.context.lines.line(self.layer.begin(note.position))
                 )
@@ -198,54 +208,55 @@ class ShellReader:
 
     def _command(self, statement: Statement, tokens: Sequence[Token]) -> None:
         prefix: list[EnvEntry] = []
-        rest = list(tokens)
-        while rest and assignment(rest[0]):
-            token = rest.pop(0)
-            scope = Variables(dict(self._session.variables.plain), {})
-            name, value = assign(token, None, self.layer, scope)
+        index = 0
+        while index < len(tokens) and assignment(tokens[index]):
+            token = tokens[index]
+            name, value = assigned(token, self.layer, self._session.variables)
             prefix.append(EnvEntry(name, value, self.layer, token.start, token.end))
-        words = [word for token in rest for word in expand(token, self.layer, self._session.variables)]
-        if not words:
-            return
-        start = statement.start
-        while True:
-            cut = self._one(statement, start, prefix, words)
-            if cut is None:
-                return
-            words, prefix = words[cut:], []
-            while words and _ENV_WORD.match(words[0].value) and len(words) > 1:
-                word = words.pop(0)
-                prefix.append(_entry(word))
-            start = prefix[0].start if prefix else words[0].lstart
+            index += 1
+        words = expand_all(tokens[index:], self.layer, self._session.variables)
+        cuts = command_cuts(words)
+        for begin, end in pairwise((0, *cuts, len(words))):
+            first, own = begin, prefix if begin == 0 else []
+            while begin and first < end - 1 and ENV_WORD.match(words[first].value):
+                own.append(_entry(words[first]))
+                first += 1
+            start = words[begin].lstart if begin else statement.start
+            last = words[end - 1].lend if end < len(words) else None
+            self._one(CommandBuilder(self, statement, start, last, own, words[first:end]))
 
-    def _one(self, statement: Statement, start: int, prefix: list[EnvEntry], words: list[Word]) -> int | None:
-        """One command of the words; the index where another begins on the same line."""
+    def _one(self, builder: CommandBuilder) -> None:
+        """One command of a line."""
+        words = builder.words
         if only_speaks(words):
-            later = next((at for at in range(1, len(words)) if begins_another(words, at)), None)
-            return _with_assignments(words, later) if later and basename(words[0].value)[:3] in ("pip", "con") else None
+            return
         run_at = find_container(words)
-        builder = CommandBuilder(self, statement, start, prefix, words)
         if run_at is not None:
-            return builder.container(run_at)
+            builder.container(run_at)
+            return
         program = find_server(words)
+        nested = find_nested(words) if program is None else None
         if program is not None:
-            return builder.server(program)
-        nested = find_nested(words)
-        if nested is not None and self.depth < MAX_NESTING:
-            return builder.nested(nested)
-        if self.implied:
+            builder.server(program)
+        elif nested is not None and self.depth < MAX_NESTING:
+            builder.nested(nested)
+        elif self.implied:
             builder.server(implied_program(words))
-        else:
+        elif not self.others or is_call(words):
             builder.other()
-        return None
 
     @property
     def session(self) -> _Session:
         return self._session
 
-    @property
-    def notes(self) -> list[Note]:
-        return self._notes
+    def notes_between(self, start: int, end: int) -> list[Note]:
+        """The lexer's notes on a span of the layer."""
+        first = bisect_left(self._notes, start, key=_note_position)
+        return self._notes[first : bisect_left(self._notes, end, key=_note_position)]
+
+
+def _note_position(note: Note) -> int:
+    return note.position
 
 
 def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
@@ -253,17 +264,8 @@ def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
 
 
 def _entry(word: Word) -> EnvEntry:
-    from qvl_doctor.core.launch.expand import value_part  # noqa: PLC0415 - one use
-
     index = word.value.index("=") + 1
     return EnvEntry(word.value[: index - 1], value_part(word, index), word.layer, word.lstart, word.lend)
-
-
-def _with_assignments(words: Sequence[Word], cut: int) -> int:
-    """The cut moved before the assignments that belong to what follows."""
-    while cut > 1 and _ENV_WORD.match(words[cut - 1].value):
-        cut -= 1
-    return cut
 
 
 @dataclass(slots=True)
@@ -273,19 +275,17 @@ class CommandBuilder:
     reader: ShellReader
     statement: Statement
     start: int  # layer position
+    last: int | None  # layer position of its end, where another command follows on the line
     prefix: list[EnvEntry]
     words: list[Word]
 
-    def server(self, program: Program, run: docker.ContainerRun | None = None) -> int | None:
+    def server(self, program: Program, run: docker.ContainerRun | None = None) -> None:
         """A vLLM entry point found among the words."""
-        cut = next((at for at in range(program.end, len(self.words)) if begins_another(self.words, at)), None)
-        if cut is not None:
-            cut = max(_with_assignments(self.words, cut), program.end)
         self._inline_env(program.start)
-        self._emit(program, self.words[program.end : cut], run, cut)
-        return cut
+        self._emit(program, self.words[program.end :], run)
 
-    def container(self, run_at: int) -> int | None:
+    def container(self, run_at: int) -> None:
+        """`docker run`: what is behind the image is a command or an image's arguments."""
         run = docker.read_run(self.words, run_at)
         rest = self.words[run.arguments :]
         image = run.image.value if run.image else ""
@@ -293,24 +293,29 @@ class CommandBuilder:
         inner = find_server(rest) if rest else None
         if inner is not None and (inner.start == 0 or not is_flag(rest[0].value)):
             at = run.arguments
-            return self.server(Program(inner.start + at, inner.end + at, inner.server), run)
+            self.server(Program(inner.start + at, inner.end + at, inner.server), run)
+            return
         nested = find_nested(self.words, run.arguments - 1)
         if nested is None and rest and basename(entrypoint) in ("bash", "sh") and rest[0].value in ("-c", "-lc"):
             nested = run.arguments + 1 if len(rest) > 1 else None
         if nested is not None and self.reader.depth < MAX_NESTING:
-            return self.nested(nested, run)
+            self.nested(nested, run)
+            return
         if basename(entrypoint) == "vllm" and rest and rest[0].value == "serve":
-            return self.server(Program(run.arguments - 1, run.arguments + 1, "serve"), run)
+            self.server(Program(run.arguments - 1, run.arguments + 1, "serve"), run)
+            return
         python = basename(entrypoint).startswith("python") and len(rest) > 1 and rest[0].value == "-m"
         if python and rest[1].value.startswith("vllm.entrypoints"):
-            return self.server(Program(run.arguments - 1, run.arguments + 2, "api_server"), run)
+            self.server(Program(run.arguments - 1, run.arguments + 2, "api_server"), run)
+            return
         if docker.is_server_image(image) and not entrypoint:
             implied = implied_program(rest)
-            return self.server(Program(run.arguments - 1, run.arguments + implied.end, implied.server), run)
-        self._emit(Program(0, run.arguments, "other"), rest, run, None)
-        return None
+            self.server(Program(run.arguments - 1, run.arguments + implied.end, implied.server), run)
+            return
+        if not self.reader.others:
+            self._emit(Program(0, run.arguments, "other"), rest, run)
 
-    def nested(self, at: int, run: docker.ContainerRun | None = None) -> int | None:
+    def nested(self, at: int, run: docker.ContainerRun | None = None) -> None:
         """bash -c "…": the text is a layer of its own."""
         word = self.words[at]
         inner = nested_layer(word)
@@ -320,11 +325,11 @@ class CommandBuilder:
         reader.session.exported.update({entry.name: entry for entry in self.prefix})
         commands = reader.read()
         if not commands:
-            self._emit(Program(0, at, "other"), self.words[at:], run, None)
-            return None
+            if not self.reader.others:
+                self._emit(Program(0, at, "other"), self.words[at:], run)
+            return
         for command in commands:
             self.reader.found.append(self._outer(command, run, literal=inner.escape("'\"") is not None))
-        return None
 
     def _outer(self, command: LaunchCommand, run: docker.ContainerRun | None, *, literal: bool) -> LaunchCommand:
         layer, document = self.reader.layer, self.reader.context.document
@@ -352,10 +357,10 @@ class CommandBuilder:
 
     def other(self) -> None:
         """Not vLLM: flags and environment are kept."""
-        call = _CALL.match(self.words[0].value) is not None
+        call = is_call(self.words)
         end = next((at for at, word in enumerate(self.words) if is_flag(word.value)), len(self.words))
         self._inline_env(0)
-        self._emit(Program(0, max(end, 1), "llm" if call else "other"), self.words[max(end, 1) :], None, None)
+        self._emit(Program(0, max(end, 1), "llm" if call else "other"), self.words[max(end, 1) :], None)
 
     # --- the parts of the value
 
@@ -365,9 +370,9 @@ class CommandBuilder:
             if re.match(r"[A-Za-z_]\w*=", word.value) and not word.inserted:
                 self.prefix.append(_entry(word))
 
-    def _emit(self, program: Program, arguments: list[Word], run: docker.ContainerRun | None, cut: int | None) -> None:
+    def _emit(self, program: Program, arguments: list[Word], run: docker.ContainerRun | None) -> None:
         context = self.reader.context
-        start, end = self._span(cut)
+        start, end = self._span()
         env, unresolved = self._environment(run)
         read = read_arguments(context, arguments, program.server)
         around = Surroundings(
@@ -378,7 +383,7 @@ class CommandBuilder:
             docker.facts_of(run) if run else None,
             docker.env_place(run) if run else self._env_place(),
             docker.option_place(run) if run else None,
-            self._problems(start, end),
+            self._problems(),
             self._reason(),
         )
         command = replace(
@@ -392,14 +397,14 @@ class CommandBuilder:
             return "it reads a heredoc"
         return "it is run by eval" if self.words[0].value == "eval" else None
 
-    def _span(self, cut: int | None) -> tuple[int, int]:
+    def _span(self) -> tuple[int, int]:
         """The document span: with the assignments directly before, and a closing &."""
         layer, session = self.reader.layer, self.reader.session
         start = self.start
         before = session.run_start
         if before is not None and start == self.statement.start and self.reader._only_blank(session.run_end, start):
             start = before
-        end = self.words[cut - 1].lend if cut else self.statement.closed or self.statement.end
+        end = self.last or self.statement.closed or self.statement.end
         return layer.begin(start), layer.finish(end)
 
     def _environment(self, run: docker.ContainerRun | None) -> tuple[dict[str, str], set[str]]:
@@ -413,13 +418,14 @@ class CommandBuilder:
                     unresolved.add(name)
         return env, unresolved
 
-    def _problems(self, start: int, end: int) -> tuple[Problem, ...]:
+    def _problems(self) -> tuple[Problem, ...]:
         lines, layer = self.reader.context.lines, self.reader.layer
-        found: list[Problem] = []
-        for note in self.reader.notes:
-            position = layer.begin(note.position)
-            if start <= position < end and note.kind != "space-after-backslash":
-                found.append(Problem(note.kind, note.text, lines.line(position)))
+        notes = self.reader.notes_between(self.start, self.last or self.statement.end)
+        found = [
+            Problem(note.kind, note.text, lines.line(layer.begin(note.position)))
+            for note in notes
+            if note.kind != "space-after-backslash"
+        ]
         return tuple(found[:50])
 
     def _place(self, program: Program, arguments: Sequence[Word], flags: tuple[Flag, ...]) -> ShellPlace:

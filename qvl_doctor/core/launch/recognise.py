@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qvl_doctor.core.launch import docker
+from qvl_doctor.core.launch.argv import is_flag
 from qvl_doctor.core.launch.values import Word
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ mamba srun sbatch torchrun accelerate ray bash sh zsh tmux screen ssh docker pod
 singularity apptainer nsys systemd-run proxychains proxychains4
 """
 _WRAPPERS = frozenset(_WRAPPERS_TEXT.split())
+
+
+ENV_WORD = re.compile(r"[A-Z_][A-Z0-9_]*=")
+_INSTALLERS = frozenset(("pip", "pip3", "conda", "uv"))
 
 
 def basename(value: str) -> str:
@@ -145,8 +151,45 @@ def begins_another(words: Sequence[Word], index: int) -> bool:
     name = basename(value)
     if name in _RUN_CONTAINER and following in ("run", "exec", "pull", "compose"):
         return True
-    if name in ("pip", "pip3", "conda", "uv") and following in ("install", "create", "activate", "pip", "add"):
+    if name in _INSTALLERS and following in ("install", "create", "activate", "pip", "add"):
         return True
     if value == "export" and re.match(r"[A-Za-z_]\w*=", following):
         return True
     return value == "curl" and (following.startswith(("-", "http", "localhost")))
+
+
+def command_cuts(words: Sequence[Word]) -> list[int]:
+    """Where further commands begin in words that stand on one line. One pass: each word is looked at once."""
+    cuts: list[int] = []
+    started = bool(words) and basename(words[0].value) in _INSTALLERS
+    if only_speaks(words) and not started:
+        return cuts
+    index, inner_allowed = 0, False
+    while index < len(words):
+        if not begins_another(words, index) or (index == 0 and started):
+            index += 1
+            continue
+        server = server_at(words, index)
+        if started and not (inner_allowed and server is not None):
+            cuts.append(_behind_assignments(words, index, cuts[-1] if cuts else 0))
+        started = True
+        inner_allowed = server is None and _runs_inner(words, index)
+        index = server.end if server is not None else index + 1
+    return cuts
+
+
+def _runs_inner(words: Sequence[Word], index: int) -> bool:
+    """Whether a `docker run` here names a command behind its image: arguments alone begin with a flag."""
+    if basename(words[index].value) not in _RUN_CONTAINER or words[index + 1].value != "run":
+        return False
+    run = docker.read_run(words, index + 2)
+    if run.image is None or run.arguments >= len(words) or is_flag(words[run.arguments].value):
+        return False
+    return server_at(words, run.arguments) is not None or not docker.is_server_image(run.image.value)
+
+
+def _behind_assignments(words: Sequence[Word], cut: int, low: int) -> int:
+    """The cut moved before the assignments that belong to what follows."""
+    while cut > low + 1 and ENV_WORD.match(words[cut - 1].value):
+        cut -= 1
+    return cut
