@@ -57,6 +57,24 @@ def test_access_lines_show_method_path_and_status() -> None:
     assert summary.http_errors == {404: 3}
 
 
+def test_requests_are_counted_by_the_logger_s_words() -> None:
+    form = "INFO 01-02 03:04:05 [logger.py:42] Received request c-{0}: prompt: '<|{1}_pad|> {2}', params: x\n"
+    added = "INFO 01-02 03:04:05 [async_llm.py:2] Added request c-1.\n"
+    text = "".join(form.format(n, kind, EVIL) for n, kind in enumerate(["image", "video", "image", "none"]))
+    summary = read(text + added, "Added request ", "Received request", "Killed")
+    facts = {name: sighting.value for name, sighting in summary.facts.items()}
+    assert facts == {"requests_received": 4, "requests_with_image": 2, "requests_with_video": 1, "requests_added": 1}
+    assert set(summary.matches) == {"p0", "p1"}
+    assert summary.matches["p1"].first[0].text == "INFO 01-02 03:04:05 [logger.py:42] Received request"
+    assert summary.phase == "serving"
+
+
+def test_answers_can_be_asked_for() -> None:
+    line = 'INFO:     10.0.0.2:45100 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+    summary = read(line * 50, " 200 OK", "401")
+    assert set(summary.matches) == {"p0"}
+
+
 def test_first_matches_last_match_and_count() -> None:
     text = "".join(f"WARNING 01-02 03:04:05 [shm.py:1] waited {n} s\n" for n in range(1, 11))
     matches = read(text, r"waited (?P<s>\d+) s").matches["p0"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from qvl_doctor.core.logs.echoes import RequestCounts
 from qvl_doctor.core.logs.failures import FailureLog
 from qvl_doctor.core.logs.model import Failure, LogMatch, Matches, OomReport, Phase, Sighting, State, Value
 from qvl_doctor.core.logs.phases import RANK
@@ -36,6 +37,7 @@ class Attempt:
         self.failures = FailureLog(number)
         self.oom: OomReport | None = None
         self.stats = StatsFold()
+        self.requests = RequestCounts()
         self.http_errors: dict[int, int] = {}
         self.ready_line: int | None = None
         self.shutdown_line: int | None = None

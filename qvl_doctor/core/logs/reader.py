@@ -21,11 +21,12 @@ from itertools import accumulate, chain
 
 from qvl_doctor.core.logs import oom, stats
 from qvl_doctor.core.logs.attempt import Attempt
+from qvl_doctor.core.logs.echoes import EchoStarts, words_of_echo
 from qvl_doctor.core.logs.failures import FATAL_LINES
 from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
 from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase
 from qvl_doctor.core.logs.phases import PHASE_MARKS, phase_of_frames
-from qvl_doctor.core.logs.prefilter import Index, level_one, level_two
+from qvl_doctor.core.logs.prefilter import Index, level_one, level_two, skeleton
 from qvl_doctor.core.logs.regexes import broad_repeats, regex_problem
 from qvl_doctor.core.logs.sightings import SIGHTING_PATTERNS, read, read_engine_config
 from qvl_doctor.core.logs.stream import LINE_LIMIT, LineSplitter
@@ -61,14 +62,6 @@ _ACCESS_REGEX = (
 )
 _ACCESS = re.compile(_ACCESS_REGEX)
 _PLAIN_PATH = re.compile(r"/(?:v\d+/)?[a-z_]{1,24}(?:/[a-z_]{1,24}){0,3}")
-_ECHO = re.compile(r"Received request |Request \S{1,120} details: |Generated response |Dumping (?:input|scheduler) ")
-# The same at a glance, for the bulk of a serving log: a logger's line whose message begins so.
-_ECHO_LINE = re.compile(
-    rb"(?:\{\"log\":\")?[^\]\"'{]{0,200}?(?:INFO|DEBUG) [\d: -]{14} \[?[\w./-]{1,120}:\d{1,6}\] "
-    rb"(?:Received request |Request \S{1,120} details: |Generated response |(?:Added|Finished) request )"
-)
-_ECHOES_KEPT = 16
-_ECHO_FILES = frozenset({"dump_input.py"})
 # The reader's own single regexes, in the order of their rows.
 _STATS, _PREEMPTION, _ARGUMENTS, _CONFIG, _ACCESS_LINE, _OOM, _HEADER, _FRAME, _ALONE, _CHAIN, _SHUTDOWN = range(11)
 _SINGLE = (
@@ -130,7 +123,7 @@ class LogReader:
         self._splitter = LineSplitter()
         self._lines = 0
         self._boring: set[bytes] = set()  # skeletons of lines that nothing can match
-        self._echoes: tuple[bytes, ...] = ()  # how skeletons of lines begin that echo requests
+        self._echoes = EchoStarts()
         self._candidates: dict[bytes, tuple[int, ...]] = {}  # skeleton -> rows that may match
         self._tracebacks = TracebackCollector()
         self._attempt = Attempt(1)
@@ -174,7 +167,7 @@ class LogReader:
             binary=self.binary,
             version=deciding.facts.get("vllm_version"),
             args=deciding.args,
-            facts=dict(deciding.facts),
+            facts={**deciding.facts, **deciding.requests.facts()},
             phase=deciding.phase,
             failure_phase=failures[0].phase if failures else None,
             state=state,
@@ -206,30 +199,34 @@ class LogReader:
                 self._line(first + at, lines[at], skeletons[at])
                 at += 1
                 continue
-            boring, echoes = self._boring, self._echoes
-            for offset in [
-                n for n, text in enumerate(skeletons[at:end], at) if text not in boring and not text.startswith(echoes)
-            ]:
-                self._line(first + offset, lines[offset], skeletons[offset])
-                if first + offset < self._tracebacks.alert_until:
+            boring, echoes, attempt = self._boring, self._echoes, self._attempt
+            for offset in [n for n, text in enumerate(skeletons[at:end], at) if text not in boring]:
+                text = skeletons[offset]
+                if text.startswith(echoes.starts):
+                    attempt.requests.add(echoes.words_of(text), lines[offset], self._source, first + offset)
+                    continue
+                self._line(first + offset, lines[offset], text)
+                if first + offset < self._tracebacks.alert_until or self._attempt is not attempt:
                     at = offset + 1
                     break
             else:
                 at = end
 
     def _line(self, number: int, raw: bytes, first_skeleton: bytes) -> None:
+        if first_skeleton.startswith(self._echoes.starts):
+            self._attempt.requests.add(self._echoes.words_of(first_skeleton), raw, self._source, number)
+            return
         alert = number <= self._tracebacks.alert_until
-        if first_skeleton.startswith(self._echoes) or (not alert and first_skeleton in self._boring):
+        if not alert and first_skeleton in self._boring:
             return
         if len(raw) > LINE_LIMIT:
             raw = raw[:LINE_LIMIT]
             first_skeleton = level_one(raw)
         rows = self._candidates.get(first_skeleton)
         if rows is None:
-            if (echo := _ECHO_LINE.match(raw)) is not None:
-                self._advance("serving", number)
-                if len(self._echoes) < _ECHOES_KEPT:
-                    self._echoes += (level_one(echo[0]),)
+            if self._echoes.learn(raw) is not None:
+                for line in split(number, unwrapped(raw)):
+                    self._part(line, (), alert=False)
                 return
             rows = self._rows_for(raw, first_skeleton)
         if not rows and not alert:
@@ -263,14 +260,16 @@ class LogReader:
 
     def _part(self, line: Line, rows: tuple[int, ...], *, alert: bool) -> bool:
         """What one line says; True if lines like it say nothing further."""
-        if line.file in _ECHO_FILES or _ECHO.match(line.message):
+        where = f"{self._source}:{line.number}"
+        words = words_of_echo(line)
+        if words is not None:
+            self._echo(line, words, where)
             return False
         message = without_requests(line.message)
         if message != line.message:
             line = replace(line, message=message)
         attempt = self._attempt
         stopped = attempt.stopped_on_request
-        where = f"{self._source}:{line.number}"
         own, rules = _parted(rows, self._rows.rules)
         access = _ACCESS.search(line.message) if self._rows.access in own else None
         if access is not None:
@@ -349,7 +348,7 @@ class LogReader:
         self._attempt = Attempt(self._attempt.number + 1)
         self._candidates.clear()
         self._boring.clear()
-        self._echoes = ()
+        self._echoes = EchoStarts()
         return self._attempt
 
     def _trace(self, line: Line, where: str) -> str | None:
@@ -363,15 +362,32 @@ class LogReader:
         self._attempt.failures.add_raised(raised, where=where, text=kept(line.text), phase=self._attempt.phase)
         return phase_of_frames(raised.frames)
 
+    def _echo(self, line: Line, words: str, where: str) -> None:
+        """Counts a line that repeats a request; rules see the logger's words only."""
+        if not words:
+            return
+        self._advance("serving", line.number)
+        self._attempt.requests.add(
+            words.lower().encode(), line.text.encode("utf-8", "replace"), self._source, line.number
+        )
+        rows = self._rows.index.candidates(skeleton(words.encode()))
+        _, rules = _parted(rows, self._rows.rules)
+        if rules:
+            shown_line = replace(line, message=words, text=line.text.partition(words)[0] + words.rstrip())
+            self._match(shown_line, rules, words, where, self._attempt.phase)
+
     def _access(self, line: Line, access: re.Match[str], rules: tuple[int, ...], where: str) -> bool:
-        """Counts an access line. True for "200 OK" of a server known to serve: its phrase tells the status."""
+        """Counts an access line. True for "200 OK" of a server known to serve: its phrase tells the status.
+
+        Lines like that one are passed over from then on, so rules see the first of each kind.
+        """
         attempt, status = self._attempt, int(access["status"])
         if status >= 400:
             attempt.http_errors[status] = attempt.http_errors.get(status, 0) + 1
-            if rules:
-                self._match(line, rules, _access_text(access), where, attempt.phase)
         elif access["method"] == "POST":
             self._advance("serving", line.number)
+        if rules and not attempt.stopped_on_request:
+            self._match(line, rules, _access_text(access), where, attempt.phase)
         return attempt.phase == "serving" and status == 200 and access["phrase"] == " OK"
 
     def _advance(self, phase: Phase, number: int) -> None:

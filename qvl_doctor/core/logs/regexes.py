@@ -9,7 +9,7 @@ from typing import Any
 
 _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)  # possessive repeats give nothing back
 _MANY = 100  # repetitions from which a bounded repeat counts as unbounded
-_BROAD_CATEGORIES = (sre.CATEGORY_NOT_SPACE, sre.CATEGORY_NOT_DIGIT, sre.CATEGORY_NOT_WORD, sre.CATEGORY_WORD)
+_BROAD_CATEGORIES = (sre.CATEGORY_NOT_SPACE, sre.CATEGORY_NOT_DIGIT, sre.CATEGORY_NOT_WORD)
 
 
 def regex_problem(regex: str) -> str | None:
@@ -18,7 +18,7 @@ def regex_problem(regex: str) -> str | None:
         items = list(_flat(body))
         inner = [item for item in items if _is_open_repeat(item)]
         firm = [item for item in items if item[0] in (sre.LITERAL, sre.IN, sre.NOT_LITERAL, sre.ANY)]
-        if inner and (not firm or any(_is_broad(item[1][2]) for item in inner)):
+        if inner and (not firm or any(_is_broad(item[1][2], words=True) for item in inner)):
             return "a repeat within a repeat can take exponential time"
     return None
 
@@ -45,7 +45,8 @@ def _is_open_repeat(item: Any) -> bool:
     return item[0] in _REPEATS and item[1][1] >= _MANY
 
 
-def _is_broad(body: Iterable[Any]) -> bool:
+def _is_broad(body: Iterable[Any], *, words: bool = False) -> bool:
+    """Whether one item matches nearly anything; with `words`, letters and digits are enough."""
     items = list(_flat(body))
     if len(items) != 1:
         return False
@@ -53,7 +54,9 @@ def _is_broad(body: Iterable[Any]) -> bool:
     if opcode in (sre.ANY, sre.NOT_LITERAL):
         return True
     return opcode is sre.IN and any(
-        part[0] is sre.NEGATE or (part[0] is sre.CATEGORY and part[1] in _BROAD_CATEGORIES) for part in argument
+        part[0] is sre.NEGATE
+        or (part[0] is sre.CATEGORY and (part[1] in _BROAD_CATEGORIES or (words and part[1] is sre.CATEGORY_WORD)))
+        for part in argument
     )
 
 
