@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import Version
+
 from qvl_doctor.core.diagnose import Context
+from qvl_doctor.core.facts import as_version
 from qvl_doctor.core.gpus import Gpu
 from qvl_doctor.core.host import HostFacts, HostGpu
 from qvl_doctor.core.launch import Document, LaunchCommand, YamlSupportMissing, parse_text
@@ -119,6 +122,9 @@ def assemble(
     version = given.version or given.host.packages.get("vllm")
     if version is None and log is not None and log.version is not None:
         version = str(log.version.value)
+    if (parsed := as_version(version)) is not None and parsed < Version(vllm_facts.releases()[0]):
+        notes.append(f"vLLM {printable(str(version))} is older than any release known here; taken as unknown")
+        given, version = dataclasses.replace(given, version=None), None
     knowledge = _knowledge(version, given.vllm_path)
     document = None if given.command_text is None else _document(given.command_text, given.command_name, knowledge)
     launch = document.commands[0] if document is not None and document.commands else None
