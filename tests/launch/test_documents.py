@@ -85,7 +85,9 @@ def assert_holds(after: LaunchCommand, before: LaunchCommand, edit: EditRow) -> 
         assert after.model == value
     elif op == "set":
         assert after.get(target) == value
-        assert [f.name for f in after.flags if f.name != target] == [f.name for f in before.flags if f.name != target]
+        lost = before.lost_flags if any(flag.name == target for flag in before.lost_flags) else ()
+        kept = [flag.name for flag in (*before.flags, *lost) if flag.name != target]
+        assert [flag.name for flag in after.flags if flag.name != target] == kept
     elif op == "unset":
         assert not after.has(target)
     elif op == "unset-env":

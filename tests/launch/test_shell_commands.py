@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from qvl_doctor.core.findings import Edit, Op
-from qvl_doctor.core.launch import LaunchCommand, edited_command, parse_text
+from qvl_doctor.core.launch import LaunchCommand, YamlSupportMissing, edited_command, parse_text
 
 
 def only(text: str) -> LaunchCommand:
@@ -290,3 +292,33 @@ def test_commands_collapsed_on_one_line() -> None:
     ]
     assert commands[1].env == {"CUDA_VISIBLE_DEVICES": "1"}
     assert commands[1].strays == ()
+
+
+BROKEN = "vllm serve A \\\n  --a 1 \\  # why\n  --b 2\n  --c 3\n"
+
+
+@pytest.mark.parametrize(
+    ("edits", "expected"),
+    [
+        ([("set", "line-continuation", None)], "vllm serve A \\\n  --a 1 \\\n  --b 2 \\\n  --c 3\n"),
+        ([("set", "--b", "5")], "vllm serve A \\\n  --a 1 \\\n  --b 5 \\\n  --c 3\n"),
+        ([("unset", "--b", None)], "vllm serve A \\\n  --a 1 \\  # why\n  --c 3\n"),
+        ([("set", "--d", "4")], "vllm serve A \\\n  --a 1 \\\n  --d 4 \\  # why\n  --b 2\n  --c 3\n"),
+        (
+            [("set", "--b", "5"), ("unset", "--c", None), ("set", "--a", "7")],
+            "vllm serve A \\\n  --a 7 \\\n  --b 5\n",
+        ),
+    ],
+)
+def test_edits_of_lost_lines(edits: list[tuple[Op, str, str | None]], expected: str) -> None:
+    assert edited(BROKEN, *edits) == expected
+
+
+def test_yaml_without_its_extra_is_a_plain_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    with pytest.raises(YamlSupportMissing, match=r"qvl-doctor\[deploy\]"):
+        parse_text("services:\n  a:\n    image: vllm/vllm-openai\n")
+    assert (
+        parse_text("```yaml\nservices: {a: {image: vllm}}\n```\n```\nvllm serve A --a 1\n```\n").commands[0].model
+        == "A"
+    )

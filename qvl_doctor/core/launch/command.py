@@ -12,7 +12,7 @@ from qvl_doctor.core.findings import Edit
 from qvl_doctor.core.launch.argv import canonical
 from qvl_doctor.core.launch.grammar import DEFAULT_GRAMMAR, FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, OptionPlace, Place
-from qvl_doctor.core.launch.values import ContainerFacts, Flag, LostLine, Problem, Word
+from qvl_doctor.core.launch.values import ContainerFacts, Flag, LostLine, Problem, Splice, Word
 
 Server = Literal["serve", "api_server", "legacy", "llm", "config", "other"]
 Kind = Literal["shell", "article", "python", "compose", "kubernetes", "systemd", "config", "dockerfile", "yaml"]
@@ -41,6 +41,7 @@ class LaunchCommand:
     container: ContainerFacts | None = None
     lost_lines: tuple[LostLine, ...] = ()
     lost_flags: tuple[Flag, ...] = ()  # those on the lost lines
+    joints: tuple[Splice, ...] = field(default=(), repr=False, compare=False)  # that put the lost lines back
     problems: tuple[Problem, ...] = ()
     strays: tuple[str, ...] = ()  # positional arguments beyond the model
     wrappers: tuple[str, ...] = ()  # "nohup", "numactl", "docker", "bash -c"

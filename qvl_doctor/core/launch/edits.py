@@ -12,6 +12,7 @@ from qvl_doctor.core.launch.command import Document, LaunchCommand
 from qvl_doctor.core.launch.grammar import arity_of, negation_of
 from qvl_doctor.core.launch.values import Flag, Splice
 
+CONTINUATION = "line-continuation"  # `set` of it puts the lines back that a missing backslash cut off
 _TEXT_OPS = ("set", "unset", "rename", "env", "unset-env", "docker")
 
 
@@ -70,7 +71,9 @@ def _target(edit: Edit, command: LaunchCommand) -> tuple[str, str]:
         return "docker", edit.name
     if edit.name == "model":  # may be given as --model: removing that and setting the model touch the same thing
         return "flag", "--model"
-    return "flag", canonical(edit.name, command.grammar).name
+    name = canonical(edit.name, command.grammar).name
+    lost = name == CONTINUATION or any(flag.name == name for flag in command.lost_flags)
+    return ("lost", "") if lost else ("flag", name)
 
 
 def _rounds(edits: Sequence[Edit], command: LaunchCommand) -> list[list[Edit]]:
@@ -124,6 +127,8 @@ def _one(command: LaunchCommand, edit: Edit) -> list[Splice] | None:
         return _env(command, edit)
     if edit.op == "docker":
         return _docker(command, edit)
+    if edit.op == "set" and edit.name == CONTINUATION:
+        return list(command.joints)
     if edit.name == "model":
         return _model(command, edit)
     if command.place is None:
@@ -132,7 +137,7 @@ def _one(command: LaunchCommand, edit: Edit) -> list[Splice] | None:
     if edit.op == "set":
         return _set(command, edit, wanted)
     if edit.op == "unset":
-        return _remove_all(command, _matching(command, wanted))
+        return _remove_all(command, [*_matching(command, wanted), *_lost(command, wanted)])
     return _rename(command, edit, wanted)
 
 
@@ -140,6 +145,11 @@ def _matching(command: LaunchCommand, wanted: FlagName) -> list[Flag]:
     return [
         flag for flag in command.flags if flag.name == wanted.name and (not wanted.path or flag.path == wanted.path)
     ]
+
+
+def _lost(command: LaunchCommand, wanted: FlagName) -> list[Flag]:
+    """Flags of that name and path on lines that are cut off."""
+    return [flag for flag in command.lost_flags if flag.name == wanted.name and flag.path == wanted.path]
 
 
 def _remove_all(command: LaunchCommand, flags: Sequence[Flag]) -> list[Splice]:
@@ -152,6 +162,10 @@ def _remove_all(command: LaunchCommand, flags: Sequence[Flag]) -> list[Splice]:
 def _set(command: LaunchCommand, edit: Edit, wanted: FlagName) -> list[Splice] | None:
     assert command.place is not None  # the caller looked
     matching = _matching(command, wanted)
+    lost = _lost(command, wanted)
+    if lost and not matching and edit.value is not None:  # it is there, but cut off: the line is put back with it
+        changed = command.place.rewrite_value(lost[-1], edit.value)
+        return None if changed is None else [*command.joints, *changed]
     if wanted.path and not matching:
         return _set_key(command, edit, wanted)
     plain = [flag for flag in matching if flag.path == wanted.path]

@@ -183,10 +183,20 @@ class ShellReader:
             command,
             lost_lines=(*command.lost_lines, *lines),
             lost_flags=(*command.lost_flags, *arguments.flags),
+            joints=(*command.joints, *self._joint(before, statement)),
             problems=problems,
             end=max(command.end, end),
             text=context.document[command.start : max(command.end, end)],
         )
+
+    def _joint(self, before: Statement, statement: Statement) -> tuple[Splice, ...]:
+        """What puts a lost line back: the comment or blank behind the backslash gone, or the backslash added."""
+        words = [token for token in before.tokens if any(piece.text.strip() for piece in token.pieces)]
+        end = max(token.end for token in (*words, *before.redirections))
+        start = self.layer.text.rfind("\n", end, statement.start) + 1
+        newline = "\r\n" if self.layer.text[start - 2 : start] == "\r\n" else "\n"
+        made = splice(self.layer, end, start, " \\" + newline)
+        return (made,) if made is not None and start else ()
 
     def _break(self, before: Statement) -> Problem:
         """Why the line before does not continue."""
