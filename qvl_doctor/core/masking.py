@@ -17,15 +17,41 @@ _TRIGGER = re.compile(
 
 _VALUE = r"""(?:"[^"\n]{0,4096}"|'[^'\n]{0,4096}'|[^\s"'`,;)\]}<>|&]{1,4096})"""
 
-# A variable, key or flag whose value is secret, then "=", ":" or blanks, then the value. The name is bounded, so that a
-# long run of word characters cannot make the match quadratic.
-_NAMED = re.compile(
-    r"""(?P<name>(?<![A-Za-z0-9_.-])(?:
-            --?(?:[A-Za-z0-9_.]+[-_.]){0,4}(?:api[-_]?key|token|secret|password|passwd)
-          | (?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:TOKEN|SECRET|PASSWORD|PASSWD|API[_-]?KEY|ACCESS[_-]?KEY|SECRET[_-]?KEY)
-        )(?![A-Za-z0-9_.-]))
-        (?P<gap>["']?\s{0,3}(?:=|:)\s{0,3}\[?|["']?\s{1,3})
+# Between a flag and its value: "=", blanks, a comma (`["--api-key", "x"]`), a line end (`\` or the next list item).
+_BREAK = r"""[ \t]{0,20}(?:\\?\r?\n[ \t]{0,80}(?:-[ \t]{1,20})?)"""
+# Further values of a flag that takes several; a word with a slash is rather the model that follows.
+_FURTHER = r"""(?:(?:[ \t]{1,20}|,\s{0,80}|[ \t]{0,20}\\\r?\n[ \t]{0,80}|\r?\n[ \t]{0,80}-[ \t]{1,20})
+    (?:"(?!-)[^"\n/]{1,4096}"|'(?!-)[^'\n/]{1,4096}'|(?![-\\])[^\s"'`,;:=()[\]{}<>|&/]{1,4096}(?=[\s"'`,;)\]}<>|&]|\Z)))"""
+_FLAG = re.compile(
+    r"""(?P<name>(?<![A-Za-z0-9_.-])--?(?:[A-Za-z0-9_.]+[-_.]){0,4}
+            (?:(?P<several>api[-_]?key)|token|secret|password|passwd)(?![A-Za-z0-9_.-]))
+        (?P<gap>["']?(?:\s{0,3}=\s{0,3}|,\s{0,80}|"""
+    + _BREAK
+    + r"""|[ \t]{1,20}))
         (?P<value>"""
+    + _VALUE
+    + r""")(?P<further>(?(several)"""
+    + _FURTHER
+    + r"""{0,16}|))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# A variable or key whose value is secret. The name is bounded, so that a long run of word characters cannot make the
+# match quadratic.
+_NAMED = re.compile(
+    r"""(?P<name>(?<![A-Za-z0-9_.-])
+            (?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:TOKEN|SECRET|PASSWORD|PASSWD|API[_-]?KEY|ACCESS[_-]?KEY|SECRET[_-]?KEY)
+            (?![A-Za-z0-9_.-]))
+        (?P<gap>["']?\]?\s{0,3}(?:=|:)\s{0,3}(?P<list>\[\s{0,3})?|["']?\s{1,3})
+        (?P<value>"""
+    + _VALUE
+    + r""")(?P<further>(?(list)(?:\s{0,3},\s{0,80}"""
+    + _VALUE
+    + r"""){0,64}|))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_SPACED_ENV = re.compile(
+    r"""(?P<head>\b(?:ENV|setenv|set[ ]-g?x)\s{1,3}[A-Za-z0-9_]{0,80}(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_?KEY)
+        [ \t]{1,3})(?P<value>"""
     + _VALUE
     + r")",
     re.IGNORECASE | re.VERBOSE,
@@ -47,6 +73,9 @@ _HARMLESS = re.compile(
 )
 
 
+_EACH_VALUE = re.compile(_VALUE)
+
+
 def _mask_named(match: re.Match[str]) -> str:
     name, gap, value = match["name"], match["gap"], match["value"]
     bare = value.strip("\"'")
@@ -56,14 +85,16 @@ def _mask_named(match: re.Match[str]) -> str:
         return match[0]
     if bare.lower() in ("bearer", "basic"):  # "token: Bearer abc": the scheme is kept, what follows is masked
         return match[0]
+    return f"{name}{gap}{_mask_quoted(value)}{_EACH_VALUE.sub(lambda one: _mask_quoted(one[0]), match['further'])}"
+
+
+def _mask_quoted(value: str) -> str:
     quote = value[0] if value[0] in "\"'" else ""
-    return f"{name}{gap}{quote}{MASK}{quote}"
+    return f"{quote}{MASK}{quote}"
 
 
 def _mask_value(match: re.Match[str]) -> str:
-    value = match["value"]
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{match['head']}{quote}{MASK}{quote}"
+    return f"{match['head']}{_mask_quoted(match['value'])}"
 
 
 def masked(text: str) -> str:
@@ -72,6 +103,8 @@ def masked(text: str) -> str:
         return text
     text = _BEARER.sub(_mask_value, text)
     text = _YAML_ENV.sub(_mask_value, text)
+    text = _SPACED_ENV.sub(_mask_value, text)
+    text = _FLAG.sub(_mask_named, text)
     text = _NAMED.sub(_mask_named, text)
     text = _USERINFO.sub(_mask_value, text)
     return _TOKENS.sub(MASK, text)

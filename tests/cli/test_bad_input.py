@@ -100,6 +100,12 @@ def test_standard_input_may_be_closed() -> None:
     assert_user_error(Outcome(done.returncode, done.stdout, done.stderr), "input")
 
 
+def test_a_dockerfile_whose_entry_point_is_no_list(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text('FROM vllm/vllm-openai:v0.10.1\nENTRYPOINT [vllm\nCMD ["--model", "/model"]\n')
+    outcome = doctor("diagnose", "--command-file", "Dockerfile", "--json", cwd=tmp_path)
+    assert outcome.document["server"]["model"] == "/model"
+
+
 def test_a_command_file_cut_off_within_a_character(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_bytes(COMMAND.encode("utf-16")[:-1])
     outcome = doctor("diagnose", "--command-file", "run.sh", "--json", cwd=tmp_path)
