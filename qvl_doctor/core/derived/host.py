@@ -346,10 +346,3 @@ def _too_few_visible(view: View) -> bool | None:
 def _next_port(view: View) -> int | None:
     port = view.integer("match.port") or view.integer("launch.port") or 8000
     return port + 1 if 0 < port < 65535 else None
-
-
-@derived("derived.kv_fills_budget", "bool", "", "the KV cache takes what the fraction in force leaves, and that is most of the card")
-def _kv_fills_budget(view: View) -> bool | None:
-    share = view.number("effective.gpu_memory_utilization")
-    cpu = (view.text("log.device") or "cuda") == "cpu"
-    return None if share is None else share >= 0.8 and not cpu
