@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ def _table(stem: str) -> dict[str, Any]:
     if stem == "history":
         return _table("flags")
     if stem == "replacements":
+        import tomllib  # noqa: PLC0415 # a plain look-up does not need it
+
         return tomllib.loads(data_text("vllm/replacements.toml"))
     table: dict[str, Any] = json.loads(data_text(f"vllm/{stem}.json"))
     return table

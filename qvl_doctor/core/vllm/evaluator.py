@@ -38,7 +38,7 @@ from qvl_doctor.core.vllm.static_values import (
     SuperValue,
 )
 
-STEP_BUDGET = 2_000_000
+STEP_BUDGET = 250_000  # the newest release needs about 35,000
 MAX_DEPTH = 60
 MAX_ITEMS = 5_000
 

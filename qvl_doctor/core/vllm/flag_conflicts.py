@@ -103,7 +103,7 @@ def _twice(check: Check) -> Iterator[FlagProblem]:
             groups.setdefault(flag.name, []).append(flag)
     for name, flags in groups.items():
         values = {(flag.value, flag.negated) for flag in flags}
-        if len(values) > 1:
+        if len(values) > 1 and check.known.flag(name) is not None:
             last = flags[-1]
             shown = last.value or ("false" if last.negated else "true")
             why = check.say("twice", flag=name, count=len(flags), value=shown)

@@ -38,7 +38,7 @@ def check_flags(command: LaunchCommand, known: Knowledge, view: View, language: 
 
 
 def _judge(check: Check, flag: Flag, *, foreign: bool) -> FlagProblem | None:
-    if flag.spelled in ALWAYS or not flag.name.startswith("-"):
+    if flag.spelled in ALWAYS or not flag.name.startswith("-") or _is_level(check, flag):
         return None
     spelled = spelled_option(flag, check.known)
     if spelled.fact is None:
@@ -51,6 +51,11 @@ def _judge(check: Check, flag: Flag, *, foreign: bool) -> FlagProblem | None:
         or judge_value(check, flag, spelled)
         or judge_effect(check, flag, spelled)
     )
+
+
+def _is_level(check: Check, flag: Flag) -> bool:
+    """-O3, which the parser itself turns into a flag with a value."""
+    return flag.spelled == "-O" and bool(check.known.traits.level) and (flag.value or "").strip().isdigit()
 
 
 def _negation(check: Check, flag: Flag, spelled: Spelled) -> FlagProblem | None:

@@ -19,21 +19,19 @@ def spelled_option(flag: Flag, known: Knowledge) -> Spelled:
     """The option string that a flag's spelling is to this release's parser, its fact, and whether it negates."""
     head = flag.spelled.split("=", 1)[0]
     option = head.split(".", 1)[0] if flag.path else head.removesuffix("+")
-    for candidate in (option, _dashed(option, known), flag.name, f"--no-{flag.name[2:]}" if flag.negated else ""):
-        fact = known.flag(candidate) if candidate else None
-        if fact is not None and (not flag.negated or candidate != flag.name):
+    candidates = [option, _dashed(option, known)]
+    if not flag.spelled.startswith("-") or not flag.spelled.isascii():
+        # A keyword of Python, a key of a YAML file, or typographic dashes: the name is what was meant.
+        candidates = [f"--no-{flag.name[2:]}" if flag.negated else flag.name]
+    for candidate in candidates:
+        fact = known.flag(candidate)
+        if fact is not None:
             return Spelled(candidate, fact, candidate in fact.negations)
-    option = _dashed(option, known)
-    if flag.spelled == "-O" and known.traits.level:
-        fact = known.flag(known.traits.level)
-        return Spelled("-O", fact, False)
-    if not flag.spelled.startswith("-"):  # a keyword of Python or a key of a YAML file
-        option = flag.name
-    return _abbreviated(option, known)
+    return _abbreviated(candidates[-1], known)
 
 
 def _dashed(option: str, known: Knowledge) -> str:
-    """With dashes for underscores and typographic dashes, where the parser takes underscores."""
+    """With dashes for underscores, where the parser takes both."""
     if not option.startswith("--") or not known.traits.underscores:
         return option
     return "--" + option[2:].replace("_", "-")

@@ -88,7 +88,8 @@ def _is_newer(check: Check) -> bool:
 
 def _typo(check: Check, flag: Flag, option: str, near: str) -> FlagProblem:
     reason = check.say("replace", flag=flag.spelled)
-    edits: list[Edit] = [check.edit("rename", flag.name, near, reason)]
+    same = flag.name == near  # only the dashes differ: there is no other name to give it
+    edits: list[Edit] = [check.edit("unset" if same else "rename", flag.name, None if same else near, reason)]
     fact = check.known.flag(near)
     if fact is not None and (near not in fact.negations):
         edits.append(check.edit("set", near, flag.value if fact.nargs != "switch" else "true", reason))
@@ -102,8 +103,24 @@ def replacement(check: Check, flag: Flag, option: str, *, reason: str = "drop") 
     move = check.advice.move(option, flag.value, check.known)
     if move is None:
         return (drop,), ""
+    if _same_value(check, flag, move):
+        target = move.to or ""
+        because = check.say("replace", flag=flag.spelled)
+        moved = (check.edit("rename", flag.name, target, because), check.edit("set", target, flag.value, because))
+        return moved, target
     sets = _sets(check, flag, move)
     return (drop, *sets), "; ".join(e.name if e.value in (None, "true") else f"{e.name} {e.value}" for e in sets)
+
+
+def _same_value(check: Check, flag: Flag, move: Move) -> bool:
+    """Whether only the name changes: the value stays where and as it is written."""
+    given = (flag.value or "").strip().lower()
+    return (
+        move.to is not None
+        and flag.value is not None
+        and not (given in move.values or "*" in move.values)
+        and not check.command.has(move.to)
+    )
 
 
 def _sets(check: Check, flag: Flag, move: Move) -> list[Edit]:
@@ -135,8 +152,6 @@ def _named(check: Check, flag: Flag, move: Move) -> list[tuple[str, str | None]]
             given = given.replace("{no_media}", media).replace("{value}", flag.value or "")
             found.append((name, given or "true"))
         return found
-    if move.to is not None and flag.value is not None:
-        return [(move.to, flag.value)]
     return None if move.into is not None else []
 
 
