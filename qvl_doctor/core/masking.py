@@ -28,7 +28,7 @@ _FLAG = re.compile(
         (?P<gap>["']?(?:\s{0,3}=\s{0,3}|,\s{0,80}|"""
     + _BREAK
     + r"""|[ \t]{1,20}))
-        (?P<value>"""
+        (?P<value>(?!(?:-[ \t]{1,20})?--)"""
     + _VALUE
     + r""")(?P<further>(?(several)"""
     + _FURTHER

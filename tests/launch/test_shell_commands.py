@@ -322,3 +322,39 @@ def test_yaml_without_its_extra_is_a_plain_error(monkeypatch: pytest.MonkeyPatch
         parse_text("```yaml\nservices: {a: {image: vllm}}\n```\n```\nvllm serve A --a 1\n```\n").commands[0].model
         == "A"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "flags", "editable"),
+    [
+        ("docker run `\n  vllm/vllm-openai `\n  --model A --x 1\n", "A", ["--model", "--x"], True),
+        ("subprocess.run(['vllm', 'serve', 'A', '--x', '1'])", "A", ["--x"], False),
+        ("os.system('vllm serve A --x 1 > log')", "A", ["--x"], False),
+        ("llm = LLM(model='A', ..., x=1)", "A", ["--model", "--x"], True),
+        (
+            "### It died\n\nI can't tell why:\nvllm serve A/B \\\n  --x 1\n\nand it doesn't help.\n",
+            "A/B",
+            ["--x"],
+            True,
+        ),
+        ("I start it with vllm serve A/B --x 1, then it's dead.", "A/B", ["--x"], True),
+        ("使用以下命令启动：vllm serve A/B --x 0.9，然后访问 8000 端口。", "A/B", ["--x"], True),
+        ("root@host:/workspace# vllm serve A --x 1\nINFO 01-01 12:00:00 starting\n", "A", ["--x"], True),
+        ("kubectl exec -it pod -- vllm serve A --x 1", "A", ["--x"], True),
+        ("f() {\n  vllm serve A --x 1 &\n}\nf\n", "A", ["--x"], True),
+        ("if true; then vllm serve A --x 1; fi", "A", ["--x"], True),
+        ("vllm serve A --x 1 2>&1 | tee log", "A", ["--x"], True),
+    ],
+)
+def test_what_people_paste(text: str, model: str, flags: list[str], editable: bool) -> None:
+    command = only(text)
+    assert (command.model, [flag.name for flag in command.flags], command.editable) == (model, flags, editable)
+    assert command.strays == ()
+    assert (parse_text(text).edited(0, [Edit("set", "--x", "7")]) != text) == editable
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n", "# vllm serve A\n", "echo vllm serve A", "pkill -f 'vllm serve'", "the vllm serve command"]
+)
+def test_talk_is_no_command(text: str) -> None:
+    assert all(command.server == "other" or command.model == "command" for command in parse_text(text).commands)

@@ -53,6 +53,9 @@ _WRAPPERS = frozenset(
 _PLAUSIBLE_MODEL = re.compile(
     r"[\w.~$<{/-]*(?:/|\d|\$|<|-(?:VL|Instruct|AWQ|GPTQ|FP8|Int))[\w.:<>{}$/-]*", re.IGNORECASE
 )
+_SHELL_WORD = re.compile(r"(?:'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"|[^\s'\"]|['\"])+")
+_TALK_TEXT = "and then but or to with which so it on for in instead here as the is will would does gives that this but"
+_TALK = frozenset(_TALK_TEXT.split())
 MAX_LINE = 8_000  # characters of a line in running text that are looked at
 MAX_CALLS = 50  # engine calls in running text that are tried
 BlockReader = Callable[[Layer, str, Context], list[LaunchCommand]]
@@ -207,6 +210,8 @@ def _prose(layer: Layer, start: int, end: int, context: Context) -> Iterator[Lau
         else:
             first = _beginning(text, line, hint.start())
             last = _ending(text, hint.start(), stop, end)
+            if text[line:first].strip(" \t>*-+$#.)0123456789") and last <= stop:
+                last = _sentence(text, hint.end(), last)
             part, position = without_prompts(layer.part(first, last)), max(last, hint.end())
         if hint[0].rstrip().endswith("("):
             calls += 1
@@ -270,6 +275,22 @@ def _ending(text: str, start: int, stop: int, end: int) -> int:
             break
         stop = following
     return cut.start() if cut else stop
+
+
+def _sentence(text: str, start: int, end: int) -> int:
+    """Where the talk goes on behind a command in the middle of a sentence."""
+    depth = 0
+    for number, match in enumerate(_SHELL_WORD.finditer(text, start, end)):
+        word = match[0]
+        if "'" in word or '"' in word:
+            continue
+        depth += word.count("{") - word.count("}")
+        if depth <= 0 and number and word.lower() in _TALK:
+            return match.start()
+        bare = word.rstrip(",;:!?.*)")
+        if depth <= 0 and bare != word and not word.endswith("..."):
+            return match.start() + len(bare)
+    return end
 
 
 def _plausible(command: LaunchCommand) -> bool:

@@ -22,7 +22,7 @@ _PROSE = re.compile(
     r"^(?:#{1,6} \S"
     r"|[ \t]{0,3}(?:[-*+]|\d{1,2}[.)、]) [^\n]*`"
     r"|[ \t]{0,8}(?:[-*+>]|\d{1,2}[.)、])?[ \t]{0,4}(?:[A-Za-z][\w.-]{0,30}[ \t]?)?[\u4e00-\u9fff\u201c\u300a\u3010]"
-    r"|[A-Z][a-z']{1,15} [a-z']{1,15} [^\n=]{3,400}[.:?!][ \t]*\r?$)",
+    r"|[A-Z][a-z']{0,15} [a-z']{1,15} [^\n=]{3,400}[.:?!][ \t]*\r?$)",
     re.MULTILINE,
 )
 _SUFFIXES: dict[str, Kind] = {
@@ -71,9 +71,11 @@ def kind_by_content(text: str) -> Kind:
 
 
 def _is_python(text: str) -> bool:
-    if not CALL.search(text):
+    if CALL.search(text):
+        return _PYTHON.search(text) is not None or parse_python(text) is not None
+    if not re.search(r"\bvllm\b", text) or not re.search(r"[(\[]", text):
         return False
-    return _PYTHON.search(text) is not None or parse_python(text) is not None
+    return parse_python(text) is not None
 
 
 def _is_config(text: str) -> bool:
@@ -90,14 +92,18 @@ def _is_config(text: str) -> bool:
 
 
 _HEADING = re.compile(r"#{2,6} \S")  # a single # may be a comment
+_SCRIPT = re.compile(r"^[ \t]{0,8}(?:export[ \t]+)?[A-Za-z_]\w{0,60}=", re.MULTILINE)
 
 
 def _is_article(text: str) -> bool:
     """Lines of talk around the commands. A shebang, or comments alone, make a script."""
     if text.startswith("#!"):
         return False
+    headings = _SCRIPT.search(text) is None  # scripts that assign variables set their sections apart with ## too
     without_comments = "\n".join(
-        line for line in text.split("\n")[:5000] if not line.lstrip().startswith("#") and not _HEADING.match(line)
+        line
+        for line in text.split("\n")[:5000]
+        if not line.lstrip().startswith("#") or (headings and _HEADING.match(line))
     )
     match = _PROSE.search(without_comments)
     return match is not None and HINT.search(text) is not None

@@ -228,7 +228,9 @@ def _set_key(command: LaunchCommand, edit: Edit, wanted: FlagName) -> list[Splic
         return command.place.write(None, wanted.name + "".join(f".{key}" for key in wanted.path), edit.value)
     value = command.json_value(wanted.name)
     if not isinstance(value, dict):
-        return None
+        if whole[-1].unresolved:
+            return None
+        value = {}  # what is there is no JSON object: vLLM refuses it as it is
     target = value
     for key in wanted.path[:-1]:
         inner = target.get(key)

@@ -70,7 +70,7 @@ def _read(layer: Layer, kind: Kind, context: Context) -> tuple[Kind, list[Launch
     if kind in _YAML_KINDS:
         return _yaml(layer, kind, context)
     if kind == "python":
-        return kind, python_commands(layer, context), []
+        return kind, python_commands(layer, context) or ShellReader(layer, context).read_any(), []
     if kind == "systemd":
         return kind, systemd_commands(layer, context), []
     if kind == "dockerfile":
@@ -78,7 +78,7 @@ def _read(layer: Layer, kind: Kind, context: Context) -> tuple[Kind, list[Launch
     if kind == "article":
         return kind, article_commands(layer, context, _block), []
     reader = ShellReader(without_prompts(layer), context)
-    return "shell", reader.read() or reader.others[:1], []
+    return "shell", reader.read_any(), []
 
 
 def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
@@ -92,8 +92,7 @@ def _pseudo(layer: Layer, context: Context) -> list[LaunchCommand]:
     start, end = match.span(1)
     inside = layer.text[start + 1 : end - 1].replace(" ", "_")
     text = f"{layer.text[:start]}_{inside}_{layer.text[end:]}"
-    reader = ShellReader(replace(layer, text=text), context)
-    return reader.read() or reader.others[:1]
+    return ShellReader(replace(layer, text=text), context).read_any()
 
 
 def _block(layer: Layer, language: str, context: Context) -> list[LaunchCommand]:

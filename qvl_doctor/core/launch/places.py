@@ -81,7 +81,7 @@ def splice(layer: Layer, lstart: int, lend: int, text: str) -> Splice | None:
     return Splice(start, layer.finish(lend) if lend > lstart else start, written)
 
 
-_SEPARATOR = re.compile(r"(?:[ \t]|\\\r?\n|\r?\n)+\Z")
+_SEPARATOR = re.compile(r"(?:[ \t]|[\\`^]\r?\n|\r?\n)+\Z")
 _LOOK_BACK = 2_000  # characters of blanks between two arguments
 
 
@@ -210,7 +210,7 @@ def _contiguous(words: Sequence[Word]) -> bool:
         if word.layer is not layer or word.lstart < last.lend:
             return False
         between = layer.text[last.lend : word.lstart]
-        if between.replace("\\", "").strip():
+        if between.strip(" \t\r\n\\`^"):
             return False
         last = word
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,12 +14,16 @@ from qvl_doctor.core.launch.argv import Arguments, canonical
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble
 from qvl_doctor.core.launch.command import LaunchCommand
 from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, Splices
+from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.recognise import Program
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
 
 MAX_PYTHON_CHARACTERS = 1_000_000
+MAX_CALLS = 500
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs", "AsyncLLM")
 CALL = re.compile(r"\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,4}\(")
+_ELLIPSIS = re.compile(r"\.\.\.[ \t]{0,8},?")
+_STARTS_SERVER = re.compile(r"\bvllm\s{1,4}serve\b|\bvllm\.entrypoints\.")
 _UNKNOWN = object()
 
 
@@ -109,10 +114,15 @@ def python_commands(layer: Layer, context: Context) -> list[LaunchCommand]:
     for match in list(CALL.finditer(layer.text))[:50]:
         end = closing(layer.text, match.end() - 1)
         start = match.start()
-        snippet = parse_python(layer.text[start:end]) if end else None
+        snippet = (parse_python(layer.text[start:end]) or _without_ellipses(layer.text[start:end])) if end else None
         if snippet is not None:
             found.extend(_calls(snippet, layer.part(start, end), context))
     return found
+
+
+def _without_ellipses(text: str) -> ast.Module | None:
+    """A call as people shorten it, LLM(model=m, ..., x=1), with the same positions."""
+    return parse_python(_ELLIPSIS.sub(lambda match: " " * len(match[0]), text))
 
 
 def closing(text: str, position: int) -> int:
@@ -148,7 +158,32 @@ def _calls(tree: ast.Module, layer: Layer, context: Context) -> list[LaunchComma
             elif _called(node) in ("setdefault", "putenv") and len(node.args) == 2:
                 _environ(node.args[0], node.args[1], slots, layer, positions)
     calls.sort(key=lambda call: (call.lineno, call.col_offset))
-    return [_command(call, names, tuple(slots), layer, positions, context) for call in calls]
+    found = [_command(call, names, tuple(slots), layer, positions, context) for call in calls[:MAX_CALLS]]
+    return found or _spawned(tree, layer, positions, context)
+
+
+def _spawned(tree: ast.Module, layer: Layer, positions: _Positions, context: Context) -> list[LaunchCommand]:
+    """Servers that a program starts as a process: ["vllm", "serve", …] or the same as one string. Shown, not edited."""
+    found: list[LaunchCommand] = []
+    for node in ast.walk(tree):
+        text: object = None
+        if isinstance(node, ast.List | ast.Tuple):
+            words = [_literal(item, {}) for item in node.elts[:500]]
+            known = [word if isinstance(word, str) else "$UNKNOWN" for word in words]
+            text = shlex.join(known) if words[:1] and isinstance(words[0], str) else None
+        elif isinstance(node, ast.Constant):
+            text = node.value
+        if not isinstance(node, ast.expr) or not isinstance(text, str) or not _STARTS_SERVER.search(text):
+            continue
+        start, end = positions.span(node)
+        begin, finish = layer.begin(start), layer.finish(end)
+        inner = Layer(text, [begin] * len(text), [finish] * len(text), lambda _text: None, layer.origin)
+        for command in ShellReader(inner, context).read()[:MAX_CALLS]:
+            if command.flags or command.model:
+                found.append(replace(command, editable=False, not_editable_reason="a program puts it together"))
+        if len(found) >= MAX_CALLS:
+            break
+    return found
 
 
 def _called(node: ast.Call) -> str:

@@ -98,6 +98,10 @@ class ShellReader:
         self.found.sort(key=lambda command: command.start)
         return self.found
 
+    def read_any(self) -> list[LaunchCommand]:
+        """The vLLM servers started; where there is none, the first other command."""
+        return self.read() or self.others[:1]
+
     # --- statements that set something
 
     def _statement(self, statement: Statement) -> None:
@@ -117,6 +121,8 @@ class ShellReader:
             for token in tokens[1:]:
                 self._session.exported.pop(token.text, None)
                 self._session.variables.plain.pop(token.text, None)
+        elif first == "set" and len(tokens) == 2 and assignment(tokens[1]):  # cmd.exe
+            self._assign(statement, tokens[1:], export=True)
         elif first == "set":
             self._session.export_all = self._session.export_all or any(token.text == "-a" for token in tokens[1:])
         else:

@@ -17,6 +17,7 @@ PieceKind = Literal["text", "variable", "substitution", "template"]
 TokenKind = Literal["word", "operator", "redirection", "comment", "newline"]
 
 _BLANKS = re.compile(r"[ \t\r]+")
+_LINE_END = re.compile(r"\r?\n")
 _PLAIN = re.compile(r"""[^\s\\'"$`;&|()<>{“”‘’‚„«»＂＇\x1c-\x1f\x85]+""")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[^{}\n]{1,200})\}|(?P<special>[0-9@*#?$!-]))")
@@ -136,7 +137,7 @@ class Lexer:
         blanks = _BLANKS.match(self.text, position)
         if blanks:
             return blanks.end()
-        continued = self._continuation(position)
+        continued = self._continuation(position) or self._windows_continuation(position)
         if continued:
             return continued
         character = self.text[position]
@@ -150,6 +151,13 @@ class Lexer:
         if self.text.startswith("\\\n", position):
             return position + 2
         return position + 3 if self.text.startswith("\\\r\n", position) else 0
+
+    def _windows_continuation(self, position: int) -> int:
+        """Behind PowerShell's ` or cmd's ^ at a line's end, behind a blank; or 0."""
+        if self.text[position] not in "`^" or self.text[position - 1 : position] not in (" ", "\t"):
+            return 0
+        match = _LINE_END.match(self.text, position + 1)
+        return match.end() if match else 0
 
     def _operator(self, position: int) -> Token | None:
         character = self.text[position]
