@@ -40,11 +40,15 @@ _MAX_REFUSALS = 5  # failures of one log that are looked at
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What one line of the parser refuses: words of a command line, and whether the flags themselves are unknown."""
+    """What one line of the parser refuses: words of a command line, and whether the flags themselves are unknown.
+
+    `complete` is False where the line names a flag whose value it keeps to itself.
+    """
 
     words: tuple[str, ...]
     unknown: bool
     reason: str
+    complete: bool = True
 
 
 def refused_flags(log: LogSummary, known: Knowledge, view: View, language: str = "en") -> tuple[FlagProblem, ...]:
@@ -73,7 +77,7 @@ def _refusal(message: str) -> _Refusal | None:
     values = (pattern.search(argument["reason"]) for pattern in _VALUES)
     value = next((match["value"].strip("'") for match in values if match), None)
     words = (argument["flag"],) if value is None else (argument["flag"], value)
-    return _Refusal(words, False, argument["reason"])
+    return _Refusal(words, False, argument["reason"], value is not None or "expected" in argument["reason"])
 
 
 def _judged(refusal: _Refusal, failure: Failure, known: Knowledge, view: View, language: str) -> Iterator[FlagProblem]:
@@ -84,7 +88,8 @@ def _judged(refusal: _Refusal, failure: Failure, known: Knowledge, view: View, l
     commands = parse_text(text, grammar=known).commands
     if not commands:
         return
-    problems = {problem.flag: problem for problem in check_flags(commands[0], known, view, language)}
+    checked = check_flags(commands[0], known, view, language) if refusal.complete else ()
+    problems = {problem.flag: problem for problem in checked}
     check = Check(commands[0], known, view, language)
     for flag in commands[0].flags:
         problem = problems.get(flag.spelled) or (
