@@ -142,7 +142,7 @@ def test_frames_are_cut_to_what_the_encoder_cache_holds() -> None:
 
 def test_few_frames_are_not_cut_further() -> None:
     command = QWEN25 + """ --mm-processor-kwargs.max_pixels 602112 --media-io-kwargs '{"video":{"num_frames":8}}'"""
-    assert _view(command, "0.11.0").value("plan.fewer_frames_kwargs") is None
+    assert _view(f"{command} --max-num-batched-tokens 8192", "0.11.0").value("plan.fewer_frames_kwargs") is None
 
 
 # --- text or picture -------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ _CAP_OF_UNKNOWN_MODEL = 1280 * 784  # pixels; Qwen2/2.5-VL, by far the most serv
 _LEAST_TOKENS = 256  # a picture below that many visual tokens is of little use
 _TEXT_TOKENS = 512  # left for the text of a request
 _FEW_FRAMES = 32
+_LEAST_BATCH = 2048  # the smallest default of --max-num-batched-tokens on a GPU (vllm/engine/arg_utils.py, 0.8-0.33)
 _SIZE_IN_ERROR = re.compile(r"\bsize=(\d{1,6})x(\d{1,6})\b")
 _PAIR = re.compile(r"\s*(\w+)\s*=\s*(\d{1,6})\s*")
 
@@ -270,10 +271,10 @@ def _encoder_cache_tokens(view: View) -> int | None:
     if stated is not None:
         return stated
     spec = view.objects.model
-    batched = view.integer("effective.max_num_batched_tokens") or 0
+    batched = view.integer("effective.max_num_batched_tokens") or _LEAST_BATCH
     limits = None if spec is None else cap_in_force(_given(view, "--mm-processor-kwargs"), spec)
     if spec is None or limits is None:
-        return batched or None
+        return batched
     return max(batched, tokens_at_cap(spec, limits.maximum))
 
 
