@@ -39,7 +39,7 @@ HEALTHY_LOG = """\
 """
 COMMAND = "vllm serve Qwen/Qwen2.5-VL-7B-Instruct --max-model-len 128000 --host 127.0.0.1"
 # A flag that many tutorials give and no release has ever had.
-WRONG_COMMAND = "vllm serve Qwen/Qwen2.5-VL-7B-Instruct --image-input-shape 1,3,336,336 --host 127.0.0.1"
+WRONG_COMMAND = "vllm serve Qwen/Qwen2.5-VL-7B-Instruct --enable-mm-token-trim --host 127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ SECRETS = {
 }
 SECRET_COMMAND = (
     f"HF_TOKEN={SECRETS['token']} VLLM_API_KEY={SECRETS['key']} vllm serve Qwen/Qwen2.5-VL-7B-Instruct "
-    f"--image-input-shape 1,3,336,336 --api-key {SECRETS['key']} --host 127.0.0.1"
+    f"--enable-mm-token-trim --api-key {SECRETS['key']} --host 127.0.0.1"
 )
 SECRET_LOG = (
     "(APIServer pid=1) INFO 11-30 17:55:47 [api_utils.py:273] non-default args: {'model': "
