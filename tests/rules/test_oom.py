@@ -160,7 +160,7 @@ CAUSES = {
     "weights-do-not-fit", "util-fraction-too-low-for-weights", "weights-leave-little-kv", "oom-profile-multimodal",
     "oom-max-num-seqs-default", "oom-cudagraph-capture", "gpu-busy-other-process", "gpu-shared-with-other-processes",
     "gpu-util-slightly-too-high", "wsl2-vram-overhead", "oom-runtime-headroom", "vision-memory-not-reserved",
-    "image-pixels-uncapped",
+    "image-pixels-uncapped", "kv-cache-larger-than-memory",
 }  # fmt: skip
 
 

@@ -214,6 +214,8 @@ def _vision_unprofiled(view: View) -> bool | None:
     image, video = (view.number(f"launch.limit_mm_per_prompt.{name}") for name in ("image", "video"))
     if (image == 0 and video == 0) or view.flag("launch.language_model_only") or view.flag("log.text_only"):
         return False
+    if view.text("log.device") == "cpu":
+        return False  # host memory: nothing is filled up to a fraction
     if view.flag("launch.skip_mm_profiling") or view.flag("log.encoder_profile_skipped"):
         return True
     version, runner = view.version("version.vllm"), view.text("effective.model_runner")
@@ -260,6 +262,8 @@ def attribute(view: View) -> _Attribution | None:
         "graphs": "oom-cudagraph-capture",
         "warmup": "oom-runtime-headroom",
     }
+    if stage == "kv" and view.value("launch.kv_cache_memory_bytes") is not None:
+        return _Attribution("kv-cache-larger-than-memory", "placed")
     if stage == "profile" and fit in _FIT_CAUSES and not view.flag("derived.encoder_over_card"):
         return _Attribution(_FIT_CAUSES[fit], "worked-out")
     stated = stage in ("sampler", "encoder-profile", "graphs")
