@@ -233,7 +233,7 @@ class _Attribution:
 def attribute(view: View) -> _Attribution | None:
     """The one cause of a GPU's running out of memory and what it rests on; None where the log holds no such failure."""
     oom, stage = _report(view), view.text("derived.oom_stage")
-    if oom is None or stage is None:
+    if oom is None or stage is None or "node running low on memory" in oom.text:  # the last: Ray, about host memory
         return None
     if view.text("launch.server") == "other":
         return _Attribution("image-pixels-uncapped", "guessed")  # the user's own script: nothing profiles or caps
