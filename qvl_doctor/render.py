@@ -102,7 +102,8 @@ def _head(report: Report, style: Style) -> Iterator[str]:
     faults = [finding for finding in report.findings if not finding.risk and finding.severity != "info"]
     if not faults:
         risks = sum(finding.risk for finding in report.findings)
-        key = "nothing_wrong_with_risks" if risks else "nothing_wrong"
+        refused = any(finding.scope == "request" for finding in report.findings)
+        key = "requests_refused" if refused else "nothing_wrong_with_risks" if risks else "nothing_wrong"
         yield style.paint(words(style.language, key, count=risks), "good")
     parts = [f"{words(style.language, 'state')}{_colon(style)}{words(style.language, f'state_{server.state}')}"]
     release = report.knowledge.partition(" ")[2]

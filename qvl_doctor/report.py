@@ -54,7 +54,8 @@ def fix_document(report: Report) -> dict[str, Any]:
 def manual_edits(report: Report) -> tuple[Edit, ...]:
     """What the person has to do: edits of packages, host and client, and those marked manual."""
     applied = {edit for command in report.commands for edit in command.edits}
-    wanted = [edit for finding in report.findings if finding.severity != "info" for edit in finding.edits]
+    concerning = (one for one in report.findings if one.severity != "info" or one.scope == "request")
+    wanted = [edit for finding in concerning for edit in finding.edits]
     return tuple(dict.fromkeys(edit for edit in wanted if edit not in applied))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qvl_doctor.core.clauses import Clause, version_holds
 from qvl_doctor.core.facts import Known, Value, View
-from qvl_doctor.core.findings import CONFIDENCES, SEVERITIES, Edit, Evidence, Finding
+from qvl_doctor.core.findings import CONFIDENCES, SEVERITIES, Edit, Evidence, Finding, Severity
 from qvl_doctor.core.messages import filled, value_of
 from qvl_doctor.core.rules import Fix, Rule, When, pattern_key
 
@@ -173,7 +173,7 @@ def _fired(
         title, why, todo = (filled(_text(rule, when, language, key), inner) for key in ("title", "why", "todo"))
         finding = Finding(
             rule=rule.id,
-            severity=when.severity or rule.severity,
+            severity=_severity(rule, when, view),
             confidence=when.confidence,
             risk=rule.risk if when.risk is None else when.risk,
             title=title,
@@ -182,9 +182,16 @@ def _fired(
             evidence=_few(evidence),
             edits=tuple(_edits(rule.fix, inner, language, flag_exists)),
             status=rule.status,
+            scope=rule.scope,
         )
         return _Fired(rule, finding, line)
     return None
+
+
+def _severity(rule: Rule, when: When, view: View) -> Severity:
+    """A refused request is no fault of a server that answers others."""
+    severity = when.severity or rule.severity
+    return "info" if rule.scope == "request" and view.flag("derived.answers_requests") else severity
 
 
 def _text(rule: Rule, when: When, language: str, key: str) -> str:

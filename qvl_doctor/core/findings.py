@@ -9,11 +9,13 @@ Op = Literal["set", "unset", "rename", "env", "unset-env", "docker", "package", 
 Severity = Literal["critical", "error", "warning", "info"]
 Confidence = Literal["certain", "likely", "possible"]
 Safety = Literal["safe", "unsafe", "manual"]
+Scope = Literal["server", "request"]  # what the fault concerns: the server as a whole, or single requests to it
 EvidenceSource = Literal["log", "launch", "metrics", "gpu", "host", "image", "plan"]
 
 OPS: tuple[Op, ...] = get_args(Op)
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # most severe first
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)  # surest first
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
 
 
@@ -55,3 +57,4 @@ class Finding:
     evidence: tuple[Evidence, ...]
     edits: tuple[Edit, ...]
     status: Literal["stable", "preview"] = "stable"
+    scope: Scope = "server"

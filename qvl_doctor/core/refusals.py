@@ -1,6 +1,7 @@
 """Flags that the server itself refused: its argument parser's last words in the log, judged like a command's flags.
 
-People often bring only the line "vllm: error: unrecognized arguments: …". The flags quoted there are put into a command
+People often bring only the line "vllm: error: unrecognized arguments: …", or, from Python, the keyword that
+EngineArgs does not know. The flags quoted there are put into a command
 of their own and checked against the release at hand. A refusal is a fact: where the release at hand would take the flag
 (because its version was only assumed), the server is another release, and the flag's history says which.
 """
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _USAGE_ERROR = "usage error"  # type of such a failure in the log's summary
 _MODEL = "MODEL"  # stands for the model in a command put together from a refusal
+_KEYWORD = re.compile(
+    r"\b(?:Async)?(?:EngineArgs|LLM|LLMEngine)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w{1,80})'"
+)
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: (?P<words>.{1,2000})")
 _AMBIGUOUS = re.compile(r"ambiguous option: (?P<words>\S{1,100}) could match")
 _ARGUMENT = re.compile(r"argument (?:-\w+/)?(?P<flag>--[\w-]{1,80})(?:/\S{1,80})?: (?P<reason>.{1,600})")
@@ -54,7 +58,7 @@ class _Refusal:
 def refused_flags(log: LogSummary, known: Knowledge, view: View, language: str = "en") -> tuple[FlagProblem, ...]:
     """One problem for each flag that the log's argument errors name; `where` and `text` are those of the log's line."""
     found: dict[str, FlagProblem] = {}
-    failures = [failure for failure in log.failures if failure.type == _USAGE_ERROR]
+    failures = [failure for failure in log.failures if failure.type in (_USAGE_ERROR, "TypeError")]
     for failure in failures[:_MAX_REFUSALS]:
         refusal = _refusal(failure.message)
         if refusal is None:
@@ -65,6 +69,9 @@ def refused_flags(log: LogSummary, known: Knowledge, view: View, language: str =
 
 
 def _refusal(message: str) -> _Refusal | None:
+    keyword = _KEYWORD.search(message)
+    if keyword:
+        return _Refusal((f"--{keyword['name'].replace('_', '-')}",), True, message)
     unrecognized = _UNRECOGNIZED.search(message)
     if unrecognized:
         return _Refusal(tuple(unrecognized["words"].split()), True, message)

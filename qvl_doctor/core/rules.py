@@ -12,7 +12,18 @@ from packaging.specifiers import SpecifierSet
 
 from qvl_doctor.core.clauses import Clause, ClauseError, parse_clause, parse_specifier
 from qvl_doctor.core.facts import REGISTRY
-from qvl_doctor.core.findings import CONFIDENCES, OPS, SAFETIES, SEVERITIES, Confidence, Op, Safety, Severity
+from qvl_doctor.core.findings import (
+    CONFIDENCES,
+    OPS,
+    SAFETIES,
+    SCOPES,
+    SEVERITIES,
+    Confidence,
+    Op,
+    Safety,
+    Scope,
+    Severity,
+)
 from qvl_doctor.core.messages import placeholders, required_placeholders
 
 SCHEMA = 1
@@ -91,6 +102,7 @@ class Rule:
     status: Literal["stable", "preview"]
     rank: int
     cluster: str | None
+    scope: Scope
     fallback: bool
     foreach: str | None
     explains: tuple[str, ...]
@@ -174,7 +186,7 @@ class _Reader:
 
     def rule(self, file_stem: str | None) -> Rule | None:
         known = {
-            "schema", "id", "severity", "status", "risk", "rank", "cluster", "fallback", "foreach", "explains",
+            "schema", "id", "severity", "status", "risk", "rank", "cluster", "scope", "fallback", "foreach", "explains",
             "aliases", "sources", "when", "fix", "en", "zh", "sample",
         }  # fmt: skip
         self._unknown_keys(self.document, known, None, 0)
@@ -191,6 +203,7 @@ class _Reader:
             status=self._choice("status", ("stable", "preview"), "stable"),
             rank=self._rank(),
             cluster=self._optional_text("cluster"),
+            scope=self._choice("scope", SCOPES, "server"),
             fallback=self._bool("fallback"),
             foreach=self._foreach(),
             explains=self._texts(self.document, "explains", None, 0),

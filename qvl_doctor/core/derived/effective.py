@@ -115,3 +115,11 @@ def _model_runner(view: View) -> str | None:
     if version >= Version("0.33.dev0"):
         return "V2"
     return None if model is None else "V1" if model.moe or model.hybrid else "V2"
+
+
+@derived("derived.answers_requests", "bool", "", "the log shows that this server has answered requests")
+def _answers_requests(view: View) -> bool | None:
+    if view.value("log.answered_path") is not None:
+        return True
+    generated = view.number("log.stats.generation_tokens_per_second_max")
+    return True if generated else None

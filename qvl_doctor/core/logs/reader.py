@@ -24,7 +24,7 @@ from qvl_doctor.core.logs.attempt import Attempt
 from qvl_doctor.core.logs.echoes import EchoStarts, words_of_echo
 from qvl_doctor.core.logs.failures import FATAL_LINES
 from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
-from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase
+from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase, Sighting
 from qvl_doctor.core.logs.phases import PHASE_MARKS, phase_of_frames
 from qvl_doctor.core.logs.prefilter import Index, level_one, level_two, skeleton
 from qvl_doctor.core.logs.regexes import broad_repeats, regex_problem
@@ -386,6 +386,8 @@ class LogReader:
             attempt.http_errors[status] = attempt.http_errors.get(status, 0) + 1
         elif access["method"] == "POST":
             self._advance("serving", line.number)
+            if "answered_path" not in attempt.facts:
+                attempt.facts["answered_path"] = Sighting(access["path"][:100], where, kept(line.text))
         if rules and not attempt.stopped_on_request:
             self._match(line, rules, _access_text(access), where, attempt.phase)
         return attempt.phase == "serving" and status == 200 and access["phrase"] == " OK"
