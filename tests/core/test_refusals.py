@@ -71,6 +71,12 @@ def test_a_refusal_stands_even_where_the_release_at_hand_takes_the_flag() -> Non
     assert problem.since == "0.9.1"
 
 
+def test_a_keyword_that_engine_arguments_lack_is_judged_like_a_flag() -> None:
+    (problem,) = _refused("TypeError: EngineArgs.__init__() got an unexpected keyword argument 'swap_space'", "0.33.0")
+    assert (problem.kind, problem.name) == ("flag-removed-or-renamed", "--swap-space")
+    assert _refused("TypeError: Worker.__init__() got an unexpected keyword argument 'swap_space'", "0.33.0") == ()
+
+
 def test_reasons_speak_the_readers_language() -> None:
     (problem,) = _refused("vllm: error: unrecognized arguments: --api-server-count 4", "0.33.0", "zh")
     assert "版本" in problem.detail["why"]
