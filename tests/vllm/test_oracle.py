@@ -34,8 +34,8 @@ PARSER_KINDS = {
     "flag-syntax-limit-mm-json", "flag-syntax-json-quoting",
 }  # fmt: skip
 VALUES = [
-    "1", "0", "8G", "32k", "32K", "1.5k", "1.5K", "auto", "true", "0.5", "abc", "{}", '{"a":1}', "{'a':1}", "{a:1}", "a=1",
-    "a=1,b=2", "None", "[1,2]", "1e3", "1_000", '{"a": 80m}', "null", "3.0", "bfloat16",
+    "1", "0", "8G", "32k", "32K", "1.5k", "1.5K", "auto", "true", "0.5", "abc", "{}", '{"a":1}', "{'a':1}", "{a:1}",
+    "a=1", "a=1,b=2", "None", "[1,2]", "1e3", "1_000", '{"a": 80m}', "null", "3.0", "bfloat16",
 ]  # fmt: skip
 # Refused after parsing, by the configuration: right to report, but nothing that the parser says.
 LATER = {
@@ -86,7 +86,7 @@ def test_option_strings_are_the_real_parsers() -> None:
 def test_values_choices_and_defaults_are_the_real_parsers() -> None:
     table = real_table()
     known = installed()
-    wrong = []
+    wrong: list[tuple[object, ...]] = []
     names = {None: "one", "?": "optional", 0: "switch"}
     for action in table["actions"]:
         name = next((o for o in action["options"] if o.startswith("--")), None)
