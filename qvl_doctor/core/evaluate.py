@@ -273,7 +273,7 @@ def _few(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     observed = [one for one in kept.values() if one.source != "plan"]
     computed = [one for one in kept.values() if one.source == "plan"]
     if observed:  # intermediate results prove nothing beside what they rest on
-        computed = [one for one in computed if one.where not in ("derived", "effective")]
+        computed = [one for one in computed if one.where not in ("derived", "effective", "item", "match")]
     return tuple((observed + computed)[:_EVIDENCE_LINES])
 
 
