@@ -198,6 +198,23 @@ def test_another_front_end_is_not_judged() -> None:
     assert problems_of("xinference launch --model-engine vllm --n-gpu 4") == ()
 
 
+def test_keywords_of_the_python_class() -> None:
+    text = "from vllm import LLM\nllm = LLM('m', {})\n"
+    assert kinds_of(text.format("some_field=3, dtype='half', limit_mm_per_prompt={'image': 2}"), "0.20.0") == []
+    assert kinds_of(text.format("swap_space=8"), "0.20.0") == ["flag-no-effect"]
+    assert kinds_of(text.format("swap_space=8"), "0.26.0") == ["flag-removed-or-renamed"]
+    assert kinds_of(text.format("dtype='fp16', max_mm_tokens=4"), "0.20.0") == [
+        "flag-value-invalid",
+        "flag-never-existed",
+    ]
+
+
+def test_keys_of_a_configuration_file() -> None:
+    text = "model: Qwen/Qwen2.5-VL-7B-Instruct\nmax_model_len: 4096\nenforce-eager: false\nlimit-mm-per-prompt: {}\n"
+    assert kinds_of(text.format("{image: 4}"), "0.20.0") == []
+    assert kinds_of(text.format("image=4"), "0.20.0") == ["flag-syntax-limit-mm-json"]
+
+
 def test_a_flag_of_the_other_entry_point() -> None:
     text = "python -m vllm.entrypoints.openai.api_server --model m --api-server-count 2"
     assert only(text, "0.9.2").kind == "flag-value-invalid"

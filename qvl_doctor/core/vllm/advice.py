@@ -21,6 +21,7 @@ class Move:
     values: Mapping[str, tuple[str, ...]]
     pixels: str | None
     env: str | None
+    constructor: str | None  # releases whose Python LLM(...) still takes it, with a warning
     same: bool
     folklore: bool
     why: Mapping[str, str]
@@ -108,6 +109,7 @@ def _move(row: Mapping[str, Any], *, folklore: bool) -> Move:
         values={value: tuple(use) for value, use in row.get("values", {}).items()},
         pixels=row.get("pixels"),
         env=row.get("env"),
+        constructor=row.get("constructor"),
         same=row.get("same", not folklore),
         folklore=folklore,
         why=_why(row),

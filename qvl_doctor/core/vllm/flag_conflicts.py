@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qvl_doctor.core.vllm.advice import Effect
 from qvl_doctor.core.vllm.flag_problems import CONFLICT, DEPRECATED, NO_EFFECT, Check, FlagProblem, Spelled, written
+from qvl_doctor.core.vllm.history import fits
 from qvl_doctor.core.vllm.knowledge import FlagFact
 from qvl_doctor.core.vllm.unknown_flags import replacement
 
@@ -37,11 +38,8 @@ def judge_effect(check: Check, flag: Flag, spelled: Spelled) -> FlagProblem | No
 
 
 def _applies(check: Check, effect: Effect) -> bool:
-    if effect.vllm is not None:
-        from packaging.specifiers import SpecifierSet  # noqa: PLC0415 # few commands get here
-
-        if not SpecifierSet(effect.vllm).contains(check.known.version, prereleases=True):
-            return False
+    if effect.vllm is not None and not fits(check.known.version, effect.vllm):
+        return False
     if effect.engine is not None and check.view.text("effective.engine") != effect.engine:
         return False
     return not effect.families or (check.model is not None and check.model.family in effect.families)
@@ -68,10 +66,11 @@ def _deprecated(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem:
     )
 
 
-def judge_together(check: Check) -> Iterator[FlagProblem]:
-    """Everything that only two or more flags show."""
-    for judge in (_model_option, _twice, _batch, _needs, _eager):
+def judge_together(check: Check, judged: frozenset[str]) -> Iterator[FlagProblem]:
+    """Everything that only two or more flags show; `judged` names the flags that have a problem of their own."""
+    for judge in (_model_option, _batch, _needs, _eager):
         yield from judge(check)
+    yield from _twice(check, judged)
 
 
 def _first(check: Check, name: str) -> Flag | None:
@@ -96,14 +95,14 @@ def _model_option(check: Check) -> Iterator[FlagProblem]:
     yield check.problem(CONFLICT, flag, why, edits=edits, detail={"fatal": "yes"})
 
 
-def _twice(check: Check) -> Iterator[FlagProblem]:
+def _twice(check: Check, judged: frozenset[str]) -> Iterator[FlagProblem]:
     groups: dict[str, list[Flag]] = {}
     for flag in check.command.flags:
         if not flag.path and flag.name not in _REPEATABLE and not flag.unresolved:
             groups.setdefault(flag.name, []).append(flag)
     for name, flags in groups.items():
         values = {(flag.value, flag.negated) for flag in flags}
-        if len(values) > 1 and check.known.flag(name) is not None:
+        if len(values) > 1 and name not in judged and check.known.flag(name) is not None:
             last = flags[-1]
             shown = last.value or ("false" if last.negated else "true")
             why = check.say("twice", flag=name, count=len(flags), value=shown)

@@ -31,6 +31,7 @@ _INT = re.compile(r"\s*[+-]?\d(?:_?\d)*\s*")
 _HUMAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT])(?:i?[bB]|okens?)?\s*")
 _HUMAN_TAKEN = re.compile(r"\s*\d+(?:\.\d+)?[kKmMgGtT]\s*")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:g|gb|gib|G|GB|GiB)\s*")
+_WORD = re.compile(r"[\w-]+|-?\d+\.\d+")
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _POWERS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
@@ -82,8 +83,8 @@ def judge_value(check: Check, flag: Flag, spelled: Spelled) -> FlagProblem | Non
 
 def _judge_python(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | None:
     """Of a keyword of Python's LLM class: the type is Python's business, choices and range are not."""
-    if flag.value is None or flag.unresolved or flag.path:
-        return None
+    if flag.value is None or flag.unresolved or flag.path or not _WORD.fullmatch(flag.value):
+        return None  # objects of Python (torch.bfloat16) are not for us to judge
     return _judge_choice(check, flag, fact, flag.value) or _judge_range(check, flag, flag.value)
 
 
@@ -135,7 +136,7 @@ def _is_int(value: str, kind: str) -> bool:
 
 def _int_meant(flag: Flag, value: str) -> str | None:
     human = _HUMAN.fullmatch(value)
-    if human is not None:
+    if human is not None and (human.group(2) in "kK" or flag.name.endswith("-bytes")):
         # Context lengths are powers of two: 32k means 32768 there, whatever vLLM's own reader makes of a small k.
         power = _POWERS[human.group(2).upper() if flag.name == "--max-model-len" else human.group(2)]
         return str(int(float(human.group(1)) * power))

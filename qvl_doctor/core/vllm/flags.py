@@ -33,7 +33,7 @@ def check_flags(command: LaunchCommand, known: Knowledge, view: View, language: 
         problem = _judge(check, flag, foreign=foreign)
         if problem is not None:
             found.append(problem)
-    found.extend(judge_together(check))
+    found.extend(judge_together(check, frozenset(p.name for p in found if p.edits)))
     return tuple(found)
 
 

@@ -52,6 +52,13 @@ def as_version(text: str) -> Version:
         return Version("0")
 
 
+def fits(version: Version, specifier: str) -> bool:
+    """Whether a version is in a range like ">=0.8,<0.18"."""
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 # a plain look-up does not need it
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
 def nearest_release(releases: tuple[str, ...], version: str | None) -> tuple[str, Basis]:
     """The known release to judge a version by: itself (a local part or build taken off), else the newest known one
     that is not newer; a development version counts as the release that it leads to, if that is known.

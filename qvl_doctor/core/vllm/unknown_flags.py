@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from qvl_doctor.core.findings import Edit
 from qvl_doctor.core.vllm.advice import Move
-from qvl_doctor.core.vllm.flag_problems import NEVER, NOT_YET, REMOVED, TYPO, Check, FlagProblem, Spelled
+from qvl_doctor.core.vllm.flag_problems import NEVER, NO_EFFECT, NOT_YET, REMOVED, TYPO, Check, FlagProblem, Spelled
+from qvl_doctor.core.vllm.history import as_version, fits
 from qvl_doctor.core.vllm.json_values import dumps, leaves, merged, scalar
 from qvl_doctor.core.vllm.pixel_caps import capped
 from qvl_doctor.core.vllm.spelling import nearest_option
@@ -25,7 +26,7 @@ def judge_unknown(check: Check, flag: Flag, spelled: Spelled) -> FlagProblem | N
         return None
     history = check.known.history(option)
     if history.existed:
-        return _of_other_release(check, flag, option)
+        return _ignored(check, flag, option) or _of_other_release(check, flag, option)
     if check.advice.folklore(option):
         return _never(check, flag, option, sure=True)
     if check.command.server == "llm":
@@ -37,6 +38,17 @@ def judge_unknown(check: Check, flag: Flag, spelled: Spelled) -> FlagProblem | N
     if near is not None:
         return _typo(check, flag, option, near)
     return _never(check, flag, option, sure=False)
+
+
+def _ignored(check: Check, flag: Flag, option: str) -> FlagProblem | None:
+    """A keyword that Python's LLM class goes on taking, without using it, after the flag is gone."""
+    move = check.advice.move(option, flag.value, check.known)
+    if check.command.server != "llm" or move is None or move.constructor is None:
+        return None
+    if not fits(check.known.version, move.constructor):
+        return None
+    why = f"{check.say('effect', flag=flag.spelled)} {check.why(move.why)}".strip()
+    return check.problem(NO_EFFECT, flag, why, edits=[check.edit("unset", flag.name, None, check.say("no_use"))])
 
 
 def _of_other_release(check: Check, flag: Flag, option: str) -> FlagProblem:
@@ -81,8 +93,6 @@ def _never(check: Check, flag: Flag, option: str, *, sure: bool) -> FlagProblem:
 
 def _is_newer(check: Check) -> bool:
     """Whether the version stated is newer than all that the data describes: the flag may be new there."""
-    from qvl_doctor.core.vllm.history import as_version  # noqa: PLC0415 # only here
-
     return as_version(check.known.asked or "0") > as_version(check.known.all_releases[-1])
 
 
