@@ -91,8 +91,9 @@ def _cache_file(files: Sequence[Path]) -> Path | None:
     base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") and str(Path(os.environ["HOME"]) / ".cache"))
     if not base or not Path(base).is_absolute():
         return None
-    digest = hashlib.sha256(f"{__version__} {Path.cwd()}".encode())  # problems and lists name paths from here
+    digest = hashlib.sha256(__version__.encode())
     try:
+        digest.update(os.fsencode(Path.cwd()))  # problems and lists name paths from here
         for path in files:
             status = path.stat()
             digest.update(f"\0{path}\0{status.st_size}\0{status.st_mtime_ns}".encode(errors="surrogateescape"))

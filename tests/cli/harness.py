@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +72,16 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     dropped = {"LANG", "LANGUAGE", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "PYTHONWARNINGS"}
     dropped.add("PYTHONDONTWRITEBYTECODE")  # with it, each process would compile the package anew
     kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith(("LC_", "QVL_"))}
-    return kept | {"LC_ALL": "C.UTF-8", "PYTHONPATH": str(REPOSITORY)} | dict(extra or {})
+    ours = {"LC_ALL": "C.UTF-8", "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": _cache_folder()}
+    return kept | ours | dict(extra or {})
+
+
+@cache
+def _cache_folder() -> str:
+    """One cache for all runs of this session, and not the tester's own."""
+    folder = tempfile.mkdtemp(prefix="qvl-doctor-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def doctor_argv(*arguments: str, interpreter: Sequence[str] = ()) -> list[str]:

@@ -217,3 +217,22 @@ def test_control_characters_of_a_path_stay_out_of_the_message(tmp_path: Path) ->
 def test_undecodable_arguments(tmp_path: Path) -> None:
     outcome = doctor("diagnose", "--log", os.fsdecode(b"no\xff\xfewhere.log"), cwd=tmp_path)
     assert_user_error(outcome, "where.log")
+
+
+@pytest.mark.parametrize("fate", ["gone", "undecodable"])
+@pytest.mark.parametrize("words", [["diagnose", "--command", COMMAND], ["rules", "list"]])
+def test_the_current_folder_may_be_gone_or_have_any_name(tmp_path: Path, words: list[str], fate: str) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    start = "import os, sys; os.mkdir(sys.argv[1]); os.chdir(sys.argv[1]); "
+    leave = "os.rmdir(sys.argv[1]); " if fate == "gone" else ""
+    run = 'os.execv(sys.executable, [sys.executable, "-m", "qvl_doctor", *sys.argv[2:]])'
+    done = subprocess.run(
+        [sys.executable, "-c", start + leave + run, folder, *words],
+        capture_output=True,
+        env=environment(),
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    assert done.stdout
+    assert not done.stderr
