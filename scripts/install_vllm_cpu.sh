@@ -20,7 +20,13 @@ works() { "$python" -c 'import vllm.entrypoints.cli.serve' >/dev/null 2>&1; }
 if [ -x "$python" ] && works; then say "$dir has a working vLLM"; exit 0; fi
 
 say "making $dir"
-"${PYTHON:-python3}" -m venv "$dir"
+base=${PYTHON:-python3}
+if "$base" -c 'import ensurepip' 2>/dev/null; then
+  "$base" -m venv "$dir"
+else # Debian without python3-venv: the machine's own pip brings the first one
+  "$base" -m venv --without-pip "$dir"
+  "$base" -m pip --python "$python" install --quiet pip
+fi
 "$python" -m pip install --quiet --upgrade pip
 
 # The wheel asks for exactly this build. Taken first, so that nothing brings another one along.
