@@ -74,7 +74,8 @@ def judge_together(check: Check, judged: frozenset[str]) -> Iterator[FlagProblem
 
 
 def _first(check: Check, name: str) -> Flag | None:
-    found = check.command.find(name)
+    """The flag as it holds (the last one given), if it is given and the release takes it."""
+    found = check.command.find(name) if check.known.flag(name) is not None else ()
     return found[-1] if found else None
 
 

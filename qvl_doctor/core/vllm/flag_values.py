@@ -193,6 +193,8 @@ def _judge_range(check: Check, flag: Flag, value: str) -> FlagProblem | None:
 def _invalid(check: Check, flag: Flag, why: str, meant: str | None) -> FlagProblem:
     edits: list[Edit] = []
     if meant is not None:
+        if len(check.command.find(flag.name)) > 1:  # given twice: one of them is enough
+            edits.append(check.edit("unset", flag.name, None, why))
         edits.append(check.edit("set", flag.name, meant, why))
     return check.problem(INVALID, flag, why, edits=edits, nearest=meant)
 
