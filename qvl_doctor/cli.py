@@ -26,7 +26,7 @@ def run(argv: Sequence[str]) -> int:
     except DoctorError as error:
         return _failed(error, as_json="--json" in argv)
     try:
-        result = _command(arguments.command_name)(arguments)
+        result = _command(arguments)(arguments)
         _print_result(result, as_json=arguments.json)
     except DoctorError as error:
         return _failed(error, as_json=arguments.json)
@@ -99,9 +99,13 @@ def _add_diagnose(commands: Any) -> None:
             "  docker logs vllm 2>&1 | qvl-doctor diagnose --log -\n"
             "  qvl-doctor diagnose --command-file docker-compose.yml --gpu '2x RTX 4090' --vllm-version 0.10.2\n"
             "  qvl-doctor diagnose --command-file article.md --json\n"
+            "  qvl-doctor diagnose --command-file start.sh --explain-upgrade 0.8.5 0.33.0\n"
         ),
     )
     _add_inputs(command)
+    command.add_argument(
+        "--explain-upgrade", nargs=2, metavar=("OLD", "NEW"), help="what another vLLM release means for this command"
+    )
     _add_output(command)
 
 
@@ -196,8 +200,13 @@ def _pid(text: str) -> int:
     return int(text)
 
 
-def _command(name: str) -> Callable[[argparse.Namespace], Result]:
+def _command(arguments: argparse.Namespace) -> Callable[[argparse.Namespace], Result]:
     # Each command's own imports are loaded when it runs: --help and wrong usage stay instant.
+    name = arguments.command_name
+    if name == "diagnose" and arguments.explain_upgrade:
+        from qvl_doctor.commands import upgrade  # noqa: PLC0415
+
+        return upgrade.run
     if name in ("diagnose", "fix"):
         from qvl_doctor.commands import diagnose  # noqa: PLC0415
 
