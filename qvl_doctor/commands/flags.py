@@ -52,6 +52,8 @@ def _history(known: Knowledge, flag: str, style: Style) -> Result:
     name = flag if flag.startswith("-") else f"--{flag}"
     name = name.partition("=")[0].replace("_", "-")
     document = flag_history_document(known, name) or never_existed_document(known, name, style.language)
+    if document["since"] is None and document["why"] is None:  # not even one of those that advice is full of
+        raise DoctorError(f"{printable(flag)}: no vLLM release has ever had a flag of this name")
     return Result(lambda: document, lambda: _history_text(document, style))
 
 
