@@ -68,9 +68,10 @@ def _deprecated(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem:
 
 def judge_together(check: Check, judged: frozenset[str]) -> Iterator[FlagProblem]:
     """Everything that only two or more flags show; `judged` names the flags that have a problem of their own."""
-    for judge in (_model_option, _batch, _needs, _eager):
-        yield from judge(check)
-    yield from _twice(check, judged)
+    found = [problem for judge in (_model_option, _batch, _needs, _eager) for problem in judge(check)]
+    yield from found
+    edited = {edit.name for problem in found for edit in problem.edits}
+    yield from _twice(check, judged | edited)
 
 
 def _first(check: Check, name: str) -> Flag | None:

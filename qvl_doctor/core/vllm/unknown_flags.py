@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.findings import Edit
 from qvl_doctor.core.vllm.advice import Move
 from qvl_doctor.core.vllm.flag_problems import NEVER, NO_EFFECT, NOT_YET, REMOVED, TYPO, Check, FlagProblem, Spelled
+from qvl_doctor.core.vllm.flag_values import judge_value
 from qvl_doctor.core.vllm.history import as_version, fits
 from qvl_doctor.core.vllm.json_values import dumps, leaves, merged, scalar
 from qvl_doctor.core.vllm.pixel_caps import capped
@@ -98,13 +100,25 @@ def _is_newer(check: Check) -> bool:
 
 def _typo(check: Check, flag: Flag, option: str, near: str) -> FlagProblem:
     reason = check.say("replace", flag=flag.spelled)
-    same = flag.name == near  # only the dashes differ: there is no other name to give it
-    edits: list[Edit] = [check.edit("unset" if same else "rename", flag.name, None if same else near, reason)]
-    fact = check.known.flag(near)
-    if fact is not None and (near not in fact.negations):
-        edits.append(check.edit("set", near, flag.value if fact.nargs != "switch" else "true", reason))
+    # Where only the dashes differ there is no other name to give; of one given twice, once is enough.
+    again = flag.name == near or len(check.command.find(flag.name)) > 1 or check.command.has(near)
+    edits: list[Edit] = [check.edit("unset" if again else "rename", flag.name, None if again else near, reason)]
+    edits.extend(_under(check, flag, near, reason))
     why = check.say("typo", flag=option, nearest=near)
     return check.problem(TYPO, flag, why, edits=edits, nearest=near)
+
+
+def _under(check: Check, flag: Flag, name: str, reason: str) -> list[Edit]:
+    """The edits that give a flag its value under another name, put right if it is not one for that flag."""
+    fact = check.known.flag(name)
+    if fact is None or name in fact.negations:
+        return []
+    if fact.nargs == "switch":
+        return [check.edit("set", name, "true", reason)]
+    problem = judge_value(check, replace(flag, name=name, spelled=name), Spelled(name, fact, False))
+    if problem is not None and problem.edits:
+        return list(problem.edits)
+    return [check.edit("set", name, flag.value, reason)]
 
 
 def replacement(check: Check, flag: Flag, option: str, *, reason: str = "drop") -> tuple[tuple[Edit, ...], str]:
@@ -116,8 +130,7 @@ def replacement(check: Check, flag: Flag, option: str, *, reason: str = "drop") 
     if _same_value(check, flag, move):
         target = move.to or ""
         because = check.say("replace", flag=flag.spelled)
-        moved = (check.edit("rename", flag.name, target, because), check.edit("set", target, flag.value, because))
-        return moved, target
+        return (check.edit("rename", flag.name, target, because), *_under(check, flag, target, because)), target
     sets = _sets(check, flag, move)
     return (drop, *sets), "; ".join(e.name if e.value in (None, "true") else f"{e.name} {e.value}" for e in sets)
 
@@ -130,6 +143,7 @@ def _same_value(check: Check, flag: Flag, move: Move) -> bool:
         and flag.value is not None
         and not (given in move.values or "*" in move.values)
         and not check.command.has(move.to)
+        and len(check.command.find(flag.name)) == 1
     )
 
 
@@ -162,6 +176,8 @@ def _named(check: Check, flag: Flag, move: Move) -> list[tuple[str, str | None]]
             given = given.replace("{no_media}", media).replace("{value}", flag.value or "")
             found.append((name, given or "true"))
         return found
+    if move.to is not None and flag.value is not None and not check.command.has(move.to):
+        return [(move.to, flag.value)]
     return None if move.into is not None else []
 
 
@@ -170,7 +186,8 @@ def gathered(check: Check, into: str) -> str:
     present = check.command.json_value(into)
     result = dict(present) if isinstance(present, dict) else {}
     for other in check.command.flags:
-        if check.known.flag(other.name) is not None:
+        fact = check.known.flag(other.name)
+        if fact is not None and not fact.deprecated:
             continue
         move = check.advice.move(other.name, other.value, check.known)
         if move is None or move.into != into or move.key is None:
