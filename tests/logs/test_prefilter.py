@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qvl_doctor.core.logs.prefilter import Index, required_literals, skeleton
+from qvl_doctor.core.logs.prefilter import Index, required_literals, required_skeletons, skeleton
 
 PATTERNS = (Path(__file__).resolve().parents[1] / "bench/log_patterns.txt").read_text(encoding="utf-8").splitlines()
 TRICKY = [
@@ -22,7 +22,7 @@ TRICKY = [
     r"[Ee]rror: code",
     r"µs per token",
 ]
-INDEX = Index([*PATTERNS, *TRICKY])
+INDEX = Index([required_skeletons(regex) for regex in (*PATTERNS, *TRICKY)])
 
 
 @settings(max_examples=300, deadline=None)
@@ -57,7 +57,7 @@ def test_required_literals(regex: str, literals: tuple[str, ...] | None) -> None
 
 
 def test_a_regex_without_literal_is_tried_everywhere() -> None:
-    assert Index([r"\d+", "Killed"]).candidates(b"nothing") == (0,)
+    assert Index([required_skeletons(r"\d+"), required_skeletons("Killed")]).candidates(b"nothing") == (0,)
 
 
 def test_lines_that_differ_in_ids_and_numbers_share_a_skeleton() -> None:

@@ -45,6 +45,11 @@ def required_literals(regex: str) -> tuple[str, ...] | None:
     return tuple(sorted(best)) if best else None
 
 
+def required_skeletons(regex: str) -> tuple[str, ...]:
+    """`required_literals` as a line's skeleton holds them; empty if there is nothing to go by."""
+    return tuple(sorted({_literal(text).decode() for text in required_literals(regex) or ()}))
+
+
 def _literal(text: str) -> bytes:
     """A literal in skeleton spelling, cut where its edge could be part of a removed word."""
     reduced = level_one(text.encode())
@@ -102,19 +107,15 @@ def _requirements(parsed: Iterable[Any]) -> list[frozenset[str]]:
 class Index:
     """Finds the regexes (by their number) whose requirement a skeleton meets."""
 
-    def __init__(self, regexes: Sequence[str]) -> None:
-        self.always: tuple[int, ...] = ()  # regexes without a requirement: to be tried on every line
+    def __init__(self, requirements: Sequence[Sequence[str]]) -> None:
+        """The `required_skeletons` of each regex, in the order of their numbers."""
         self._by_word: dict[bytes, list[tuple[bytes, int]]] = {}
         self._texts: list[tuple[bytes, int]] = []
-        always = []
-        for number, regex in enumerate(regexes):
-            literals = required_literals(regex)
-            if literals is None:
-                always.append(number)
-                continue
+        # without a requirement: to be tried on every line
+        self.always = tuple(number for number, literals in enumerate(requirements) if not literals)
+        for number, literals in enumerate(requirements):
             for text in literals:
-                self._add(_literal(text), number)
-        self.always = tuple(always)
+                self._add(text.encode(), number)
 
     def _add(self, literal: bytes, number: int) -> None:
         # A word with a non-letter on both sides inside the literal is a whole word of the line.

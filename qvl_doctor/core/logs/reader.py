@@ -12,114 +12,62 @@ lines only method, known path and status are.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
-from itertools import accumulate, chain
+from functools import partial
 
-from qvl_doctor.core.logs import oom, stats
+from qvl_doctor.core.logs import oom
 from qvl_doctor.core.logs.attempt import Attempt
 from qvl_doctor.core.logs.echoes import EchoStarts, words_of_echo
 from qvl_doctor.core.logs.failures import FATAL_LINES
 from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
 from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase, Sighting
 from qvl_doctor.core.logs.phases import PHASE_MARKS, phase_of_frames
-from qvl_doctor.core.logs.prefilter import Index, level_one, level_two, skeleton
-from qvl_doctor.core.logs.regexes import broad_repeats, regex_problem
+from qvl_doctor.core.logs.prefilter import level_one, level_two, skeleton
+from qvl_doctor.core.logs.rows import (
+    ACCESS,
+    ARGUMENTS,
+    CONFIG,
+    FATAL,
+    OOM,
+    OWN_REACH,
+    PHASES,
+    PREEMPTION,
+    SHUTDOWN,
+    SINGLE,
+    STATS,
+    TRACING,
+    Rows,
+    parted,
+    rows_of,
+)
 from qvl_doctor.core.logs.sightings import SIGHTING_PATTERNS, read, read_engine_config
 from qvl_doctor.core.logs.stream import LINE_LIMIT, LineSplitter
-from qvl_doctor.core.logs.texts import bounded, kept, without_requests
-from qvl_doctor.core.logs.tracebacks import (
-    ALONE_REGEX,
-    CHAIN_REGEX,
-    FRAME_REGEX,
-    HEADER_REGEX,
-    TracebackCollector,
-    shown,
-)
+from qvl_doctor.core.logs.texts import kept, without_requests
+from qvl_doctor.core.logs.tracebacks import TracebackCollector, shown
 from qvl_doctor.core.logs.values import mapping
 from qvl_doctor.core.masking import masked
 
 _CACHED_LINE = 1024  # bytes; longer lines are seldom alike
 _CACHED_LINES = 20_000
-SEARCH_REACH = 4000  # characters of a message that rules look at, and as many at its end
-SEARCH_REACH_SLOW = 500  # the same for regexes of cubic cost
-SLOW_REPEATS = 3
 _WINDOW = 512  # lines looked at together
-_OWN_REACH = 20_000  # characters of a message that the reader's own regexes look at
 _ENDED_KEPT = 8  # earlier starts whose failures are kept
 _TAIL_LINES = 20
 
 _UNCLEAN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f\t]|[^\x00-\x7f]")
 _UNSAFE_ESCAPE = re.compile(rb"\\[ubf]")  # JSON escapes whose letters a skeleton leaves out
 
-_ARGS_REGEX = r"\bargs: (?=\{|Namespace\()"
 _BANNER = re.compile(r"vLLM API server version |vLLM server version |█.*?\bversion\s+\d")
-_ACCESS_REGEX = (
-    r'- "(?P<method>[A-Z]{3,7}) (?P<path>[^"\n]{0,2000}) HTTP/[\d.]{1,3}" (?P<status>\d{3})\b(?P<phrase>[\w -]{0,40})'
-)
-_ACCESS = re.compile(_ACCESS_REGEX)
 _PLAIN_PATH = re.compile(r"/(?:v\d+/)?[a-z_]{1,24}(?:/[a-z_]{1,24}){0,3}")
-# The reader's own single regexes, in the order of their rows.
-_STATS, _PREEMPTION, _ARGUMENTS, _CONFIG, _ACCESS_LINE, _OOM, _HEADER, _FRAME, _ALONE, _CHAIN, _SHUTDOWN = range(11)
-_SINGLE = (
-    stats.STATS_REGEX,
-    stats.PREEMPTION_REGEX,
-    _ARGS_REGEX,
-    r" LLM engine \(v[^)]{1,60}\) with config: ",
-    _ACCESS_REGEX,
-    oom.OOM_REGEX,
-    HEADER_REGEX,
-    FRAME_REGEX,
-    ALONE_REGEX,
-    CHAIN_REGEX,
-    r"Shutting down(?: FastAPI HTTP server\.)?$|\[shutdown\] API server: shutdown triggered|trigger received signal="
-    r"|Gracefully stopping http server",
-)
-
-
-def _reach(regex: str) -> int:
-    """Characters at either end of a message that a rule's regex looks at: few, if it may take long."""
-    problem = regex_problem(regex)
-    if problem is not None:
-        raise re.error(problem, regex)
-    return SEARCH_REACH if broad_repeats(regex) < SLOW_REPEATS else SEARCH_REACH_SLOW
-
-
-class _Rows:
-    """All regexes by number: sightings, phase marks, fatal lines, single ones, then the rules'."""
-
-    def __init__(self, patterns: Sequence[LinePattern]) -> None:
-        groups = (
-            [row.regex for row in SIGHTING_PATTERNS],
-            [regex for regex, _ in PHASE_MARKS],
-            [regex for regex, _, _ in FATAL_LINES],
-            list(_SINGLE),
-        )
-        self.phases, self.fatal, self.single, self.rules = accumulate(len(group) for group in groups)
-        regexes = [*chain.from_iterable(groups), *(pattern.regex for pattern in patterns)]
-        self.compiled = [re.compile(regex) for regex in regexes]
-        self.index = Index(regexes)
-        self.reach = [_reach(pattern.regex) for pattern in patterns]
-        self.tracing = frozenset(self.single + row for row in (_HEADER, _FRAME, _ALONE, _CHAIN))
-        self.access = self.single + _ACCESS_LINE
-
-
-@lru_cache(maxsize=8)
-def _rows(patterns: tuple[LinePattern, ...]) -> _Rows:
-    """Prepared once for all readers of the same patterns: it takes longer than reading a short log."""
-    return _Rows(patterns)
 
 
 class LogReader:
     """Feed it bytes in any chunks, then ask `finish()`. No input makes it raise; a bad regex raises `re.error`."""
 
-    def __init__(self, patterns: Sequence[LinePattern] = (), *, source: str = "log") -> None:
+    def __init__(self, patterns: Sequence[LinePattern] | Rows = (), *, source: str = "log") -> None:
         self._source = source
-        self._patterns = tuple(patterns)
-        self._rows = _rows(self._patterns)
+        self._rows = patterns if isinstance(patterns, Rows) else rows_of(tuple(patterns))
         self._splitter = LineSplitter()
         self._lines = 0
         self._boring: set[bytes] = set()  # skeletons of lines that nothing can match
@@ -246,9 +194,9 @@ class LogReader:
             reduced_text = level_two(level_one(plain(unwrapped(raw)).encode("utf-8", "replace")))
         else:
             reduced_text = reduced
-        rows = self._rows.index.candidates(reduced_text)
+        rows = self._rows.candidates(reduced_text)
         if self._attempt.phase == "serving":  # nothing is beyond: marks of phases say no more
-            rows = tuple(row for row in rows if not self._rows.phases <= row < self._rows.fatal)
+            rows = tuple(row for row in rows if not PHASES <= row < FATAL)
         if cachable:
             if len(self._candidates) > _CACHED_LINES:
                 self._candidates.clear()
@@ -270,18 +218,18 @@ class LogReader:
             line = replace(line, message=message)
         attempt = self._attempt
         stopped = attempt.stopped_on_request
-        own, rules = _parted(rows, self._rows.rules)
-        access = _ACCESS.search(line.message) if self._rows.access in own else None
+        own, rules = parted(rows)
+        access = self._rows.search(SINGLE + ACCESS, line.message) if SINGLE + ACCESS in own else None
         if access is not None:
             return self._access(line, access, rules, where)
         for row in own:
-            found = self._rows.compiled[row].search(line.message, 0, _OWN_REACH)
+            found = self._rows.search(row, line.message)
             if found is not None:
                 self._own(line, row, found, where)
         phase: str = self._attempt.phase
         if stopped and attempt is self._attempt:
             return False  # what processes say while they are stopped is no fault
-        if alert or not self._rows.tracing.isdisjoint(own):
+        if alert or not TRACING.isdisjoint(own):
             phase = self._trace(line, where) or phase
         if rules:
             self._match(line, rules, line.message, where, phase)
@@ -290,52 +238,52 @@ class LogReader:
     # ---- what a line says ----------------------------------------------------------------------------------
 
     def _own(self, line: Line, row: int, found: re.Match[str], where: str) -> None:
-        if row == self._rows.single + _STATS:  # the bulk of them: their text is masked when it is asked for
+        if row == SINGLE + STATS:  # the bulk of them: their text is masked when it is asked for
             if self._attempt.stats.add(line.message, line.stamp, where, line.text):
                 self._advance("serving", line.number)
             return
         text = kept(line.text)
-        if row < self._rows.phases:
+        if row < PHASES:
             pattern = SIGHTING_PATTERNS[row]
             self._banner(line)
             for name, value in read(pattern, found):
                 self._attempt.state_fact(name, masked(value) if isinstance(value, str) else value, where, text)
             if pattern.phase is not None:
                 self._advance(pattern.phase, line.number)
-        elif row < self._rows.fatal:
-            self._advance(PHASE_MARKS[row - self._rows.phases][1], line.number)
-        elif row < self._rows.single:
+        elif row < FATAL:
+            self._advance(PHASE_MARKS[row - PHASES][1], line.number)
+        elif row < SINGLE:
             if self._attempt.stopped_on_request:
                 return
-            _, kind, report = FATAL_LINES[row - self._rows.fatal]
+            _, kind, report = FATAL_LINES[row - FATAL]
             message = kept(found["message"])
             self._attempt.failures.add_line(
                 line, kind, message, where=where, text=text, phase=self._attempt.phase, report=report
             )
         else:
-            self._single(line, row - self._rows.single, found, where, text)
+            self._single(line, row - SINGLE, found, where, text)
 
     def _single(self, line: Line, row: int, found: re.Match[str], where: str, text: str) -> None:
         attempt = self._attempt
-        if row == _PREEMPTION:
+        if row == PREEMPTION:
             attempt.stats.add_preemption(line.message, where, line.text)
-        elif row == _ARGUMENTS:
+        elif row == ARGUMENTS:
             if attempt.args is not None:
                 attempt = self._start()
             attempt.args = mapping(line.message[found.end() :])
             self._advance("start", line.number)
-        elif row == _CONFIG:
+        elif row == CONFIG:
             for name, value in read_engine_config(line.message[found.end() :]).items():
                 attempt.state_fact(name, masked(value) if isinstance(value, str) else value, where, text)
-        elif row == _SHUTDOWN:
+        elif row == SHUTDOWN:
             attempt.note_shutdown(line.number)
-        elif row == _OOM and line.level not in ("DEBUG", "INFO"):
+        elif row == OOM and line.level not in ("DEBUG", "INFO"):
             frames = self._tracebacks.frames_of(line)
             phase = phase_of_frames(frames) or attempt.phase
             attempt.add_oom(oom.parse_oom(line, where=where, text=text, phase=phase, frames=shown(frames)))
 
     def _banner(self, line: Line) -> None:
-        if _BANNER.search(line.message, 0, _OWN_REACH):
+        if _BANNER.search(line.message, 0, OWN_REACH):
             if self._attempt.banner_seen:
                 self._start()
             self._attempt.banner_seen = True
@@ -370,8 +318,8 @@ class LogReader:
         self._attempt.requests.add(
             words.lower().encode(), line.text.encode("utf-8", "replace"), self._source, line.number
         )
-        rows = self._rows.index.candidates(skeleton(words.encode()))
-        _, rules = _parted(rows, self._rows.rules)
+        rows = self._rows.candidates(skeleton(words.encode()))
+        _, rules = parted(rows)
         if rules:
             shown_line = replace(line, message=words, text=line.text.partition(words)[0] + words.rstrip())
             self._match(shown_line, rules, words, where, self._attempt.phase)
@@ -401,13 +349,10 @@ class LogReader:
 
     def _match(self, line: Line, rules: tuple[int, ...], text: str, where: str, phase: str) -> None:
         for row in rules:
-            found = self._rows.compiled[row].search(bounded(text, self._rows.reach[row - self._rows.rules]))
-            if found is None:
-                continue
-            pattern = self._patterns[row - self._rows.rules]
-            self._attempt.add_match(
-                pattern.key, line.number, partial(_log_match, pattern.key, line, where, phase, found)
-            )
+            found = self._rows.search(row, text)
+            if found is not None:
+                key = self._rows.key(row)
+                self._attempt.add_match(key, line.number, partial(_log_match, key, line, where, phase, found))
 
 
 def _log_match(key: str, line: Line, where: str, phase: str, found: re.Match[str]) -> LogMatch:
@@ -420,11 +365,6 @@ def _log_match(key: str, line: Line, where: str, phase: str, found: re.Match[str
         phase=phase,
         process=line.process,
     )
-
-
-def _parted(rows: tuple[int, ...], border: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    cut = bisect_left(rows, border)
-    return rows[:cut], rows[cut:]
 
 
 def _access_text(access: re.Match[str]) -> str:
