@@ -160,7 +160,7 @@ def _finding(finding: Finding, style: Style, *, full: bool) -> Iterator[str]:
     tags += [words(language, f"confidence_{finding.confidence}"), finding.rule]
     if finding.status == "preview":
         tags.append(words(language, "preview"))
-    title = printable(masked(f"{_MARKS[finding.severity]} {finding.title}"), keep_newlines=False)
+    title = printable(f"{_MARKS[finding.severity]} {finding.title}", keep_newlines=False)
     first, *rest = wrapped(title, style.width, "  ")
     yield style.paint(first, finding.severity)
     for line in rest:
@@ -186,7 +186,7 @@ def _message(evidence: Evidence) -> str:
 def _labelled(key: str, text: str, style: Style) -> Iterator[str]:
     label = f"  {words(style.language, key)}{_colon(style).rstrip()}"
     pad = " " * max(1, _LABEL_CELLS - cells(label))
-    clean = printable(masked(text), keep_newlines=False)
+    clean = printable(text, keep_newlines=False)
     first, *rest = wrapped(f"{label}{pad}{clean}", style.width, " " * _LABEL_CELLS) or [label]
     yield style.paint(label, "bold") + first[len(label) :]
     yield from rest

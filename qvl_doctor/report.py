@@ -66,9 +66,9 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "confidence": finding.confidence,
         "risk": finding.risk,
-        "title": masked(finding.title),
-        "explanation": masked(finding.explanation),
-        "todo": masked(finding.todo),
+        "title": finding.title,
+        "explanation": finding.explanation,
+        "todo": finding.todo,
         "evidence": [{"source": e.source, "where": e.where, "text": masked(e.text)} for e in finding.evidence],
         "edits": [edit_document(edit) for edit in finding.edits],
     }

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from qvl_doctor.core.logs import LogMatch, Matches
 
 _EVIDENCE_LINES = 4  # of one finding
+_EVIDENCE_CHARACTERS = 300
+_INTERMEDIATE = ("derived", "effective", "item", "match")  # results on the way: they prove nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def _with_item(fired: _Fired, item: Mapping[str, object]) -> _Fired:
     finding = replace(
         fired.finding,
         edits=(*edits, *fired.finding.edits),
-        evidence=_few((*evidence, *fired.finding.evidence)),
+        evidence=_few(evidence) or fired.finding.evidence,
         confidence=next((one for one in CONFIDENCES if one == confidence), fired.finding.confidence),
     )
     return replace(fired, finding=finding)
@@ -179,7 +181,7 @@ def _fired(
             title=title,
             explanation=why,
             todo=todo,
-            evidence=_few(evidence),
+            evidence=_few(evidence) or _command_shown(view),
             edits=tuple(_edits(rule.fix, inner, language, flag_exists)),
             status=rule.status,
             scope=rule.scope,
@@ -271,10 +273,14 @@ def _few(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     for one in evidence:
         kept.setdefault((one.source, one.text), one)
     observed = [one for one in kept.values() if one.source != "plan"]
-    computed = [one for one in kept.values() if one.source == "plan"]
-    if observed:  # intermediate results prove nothing beside what they rest on
-        computed = [one for one in computed if one.where not in ("derived", "effective", "item", "match")]
+    computed = [one for one in kept.values() if one.source == "plan" and one.where not in _INTERMEDIATE]
     return tuple((observed + computed)[:_EVIDENCE_LINES])
+
+
+def _command_shown(view: View) -> tuple[Evidence, ...]:
+    """What a finding about a command as a whole rests on: the command."""
+    launch = view.objects.launch
+    return () if launch is None else (Evidence("launch", launch.where, launch.text[:_EVIDENCE_CHARACTERS]),)
 
 
 def _edits(
@@ -286,7 +292,8 @@ def _edits(
             continue
         if any(clause.holds(view) is not True for clause in fix.facts):
             continue
-        value = None if fix.value is None else value_of(fix.value, view)
+        template = fix.value_zh if language == "zh" and fix.value_zh is not None else fix.value
+        value = None if template is None else value_of(template, view)
         if value is None and fix.value is not None:
             continue
         if fix.op in ("set", "rename") and _refused(fix, value, flag_exists):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from qvl_doctor.core.facts import View
+from qvl_doctor.core.masking import masked
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+(?:\.[A-Za-z0-9_]+)+)\}")
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
@@ -22,14 +23,14 @@ def required_placeholders(template: str) -> frozenset[str]:
 
 
 def filled(template: str, view: View) -> str:
-    """The template with its facts; what is unknown outside an optional segment reads "?"."""
+    """The template with its facts, secrets in them masked; what is unknown outside an optional segment reads "?"."""
 
     def optional(segment: re.Match[str]) -> str:
         return "" if any(view.value(name) is None for name in placeholders(segment[1])) else segment[1]
 
     def value(mark: re.Match[str]) -> str:
         text = view.text(mark[1])
-        return "?" if text is None else text[:_SHOWN_CHARACTERS]
+        return "?" if text is None else masked(text[:_SHOWN_CHARACTERS])
 
     return _PLACEHOLDER.sub(value, _OPTIONAL.sub(optional, template)).strip()
 

@@ -69,6 +69,7 @@ class Fix:
     op: Op
     name: str
     value: str | None
+    value_zh: str | None  # where the value is a sentence (host, client)
     safety: Safety
     group: str | None
     vllm: SpecifierSet | None
@@ -286,12 +287,18 @@ class _Reader:
 
     def _patterns(self, entry: Mapping[str, Any], key: str, index: int) -> tuple[str, ...]:
         patterns = self._texts(entry, key, "when", index)
-        for pattern in patterns if self.checks else ():
+        if not self.checks:
+            return patterns
+        from qvl_doctor.core.logs.regexes import regex_problem  # noqa: PLC0415 - checked rules do not need it
+
+        for pattern in patterns:
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
                 self.problem(f"{key}: pattern {pattern!r}: {error}", table="when", index=index, key=key)
                 continue
+            if (costly := regex_problem(pattern)) is not None:
+                self.problem(f"{key}: pattern {pattern!r}: {costly}", table="when", index=index, key=key)
             if compiled.match(""):
                 self.problem(f"{key}: pattern {pattern!r} matches an empty line", table="when", index=index, key=key)
         return patterns
@@ -361,7 +368,7 @@ class _Reader:
         return when
 
     def _fix(self, entry: Mapping[str, Any], index: int) -> Fix:
-        known = {"op", "name", "value", "safety", "group", "vllm", "facts", *LANGUAGES}
+        known = {"op", "name", "value", "value_zh", "safety", "group", "vllm", "facts", *LANGUAGES}
         self._unknown_keys(entry, known, "fix", index)
         op, safety = entry.get("op"), entry.get("safety", "safe")
         if op not in OPS:
@@ -371,6 +378,11 @@ class _Reader:
         name, value = entry.get("name"), entry.get("value")
         if not isinstance(name, str) or not name:
             self.problem("a fix needs the name of what it changes", table="fix", index=index, key="name")
+        spoken = op in ("host", "client") and isinstance(value, str) and " " in value
+        if self.checks and spoken and not isinstance(entry.get("value_zh"), str):
+            self.problem("a value that is a sentence needs value_zh beside it", table="fix", index=index, key="value")
+        if not isinstance(entry.get("group", ""), str):
+            self.problem("group must be text", table="fix", index=index, key="group")
         reason = {language: entry.get(language, "") for language in LANGUAGES}
         if any(not isinstance(text, str) or not text for text in reason.values()):
             self.problem("a fix needs its reason in every language (en = …, zh = …)", table="fix", index=index)
@@ -378,6 +390,7 @@ class _Reader:
             op=op if op in OPS else "set",
             name=str(name),
             value=None if value is None else str(value),
+            value_zh=entry.get("value_zh"),
             safety=safety if safety in SAFETIES else "manual",
             group=entry.get("group"),
             vllm=self._specifier(entry, "fix", index),
