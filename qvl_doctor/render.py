@@ -88,8 +88,8 @@ def fix_text(report: Report, style: Style) -> str:
 def edit_text(edit: Edit, language: str) -> str:
     """One edit in a few words."""
     value = "" if edit.value is None else masked(edit.value)
-    if edit.op == "set" and edit.name == "model":
-        key = "op_model"
+    if edit.op == "set" and edit.name in ("model", "line-continuation"):
+        key = f"op_{edit.name}"
     elif edit.op == "set" and value in ("", "true"):
         key = "op_switch_on"
     else:

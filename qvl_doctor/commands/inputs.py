@@ -18,7 +18,7 @@ from qvl_doctor.core.facts import as_version
 from qvl_doctor.core.gpus import Gpu
 from qvl_doctor.core.host import HostFacts, HostGpu
 from qvl_doctor.core.launch import Document, LaunchCommand, YamlSupportMissing, parse_text
-from qvl_doctor.core.logs import LinePattern, LogSummary
+from qvl_doctor.core.logs import LogSummary
 from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.observe import Observed
 from qvl_doctor.core.recover import command_from_args
@@ -28,7 +28,7 @@ from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.errors import DoctorError
 from qvl_doctor.render import Style
 from qvl_doctor.sources import files, processes, tables, vllm_facts
-from qvl_doctor.sources.rule_store import load_rules
+from qvl_doctor.sources.rule_store import load_rules, rows_of_rules
 from qvl_doctor.text import language_of
 
 _MINIMUM_WIDTH, _DEFAULT_WIDTH, _MAXIMUM_WIDTH = 40, 100, 120
@@ -73,7 +73,7 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     installation = arguments.vllm_path
     if installation is None and process is not None:
         installation = process.interpreter
-    log = None if arguments.log is None else files.read_log(arguments.log, patterns_of(rules))
+    log = None if arguments.log is None else files.read_log(arguments.log, rows_of_rules(rules))
     return assemble(
         rules,
         Given(
@@ -91,11 +91,6 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
         frozenset(arguments.ignore),
         remarks=tuple(f"{arguments.facts}: {remark}" for remark in remarks),
     )
-
-
-def patterns_of(rules: Sequence[Rule]) -> list[LinePattern]:
-    """The log patterns of all rules."""
-    return [LinePattern(key, regex) for rule in rules for key, regex in rule.patterns()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from qvl_doctor import resources
-from qvl_doctor.commands.inputs import Given, assemble, patterns_of, style_of
+from qvl_doctor.commands.inputs import Given, assemble, style_of
 from qvl_doctor.commands.result import Result
 from qvl_doctor.core.diagnose import diagnose
 from qvl_doctor.core.host import host_facts
 from qvl_doctor.core.logs import LogReader, LogSummary
+from qvl_doctor.core.logs.rows import Rows
 from qvl_doctor.core.messages import without_marks
 from qvl_doctor.core.rules import Rule, RuleProblem, Sample
 from qvl_doctor.core.safe_text import printable
@@ -20,7 +21,7 @@ from qvl_doctor.core.samples import SampleOutcome, checked, lacking_samples
 from qvl_doctor.errors import DoctorError, Exit
 from qvl_doctor.render import Style, wrapped
 from qvl_doctor.sources import files
-from qvl_doctor.sources.rule_store import load_rules, read_rule
+from qvl_doctor.sources.rule_store import load_rules, read_rule, rows_of_rules
 from qvl_doctor.text import words
 
 
@@ -125,7 +126,8 @@ def _test(arguments: argparse.Namespace, style: Style) -> Result:
     everything = {rule.id: rule for rule in load_rules(arguments.rules)} if not problems else {}
     everything |= {rule.id: rule for rule in tested}
     rules = tuple(everything.values())
-    outcomes = [_outcome(rule, sample, rules) for rule in tested for sample in rule.samples]
+    rows = rows_of_rules(rules)
+    outcomes = [_outcome(rule, sample, rules, rows) for rule in tested for sample in rule.samples]
     problems += [RuleProblem(rule.where, message) for rule in tested for message in lacking_samples(rule)]
     failed = [outcome for outcome in outcomes if not outcome.passed]
 
@@ -167,12 +169,12 @@ def _rules_at(path: str | None) -> tuple[list[Rule], list[RuleProblem]]:
     return rules, problems
 
 
-def _outcome(rule: Rule, sample: Sample, rules: Sequence[Rule]) -> SampleOutcome:
+def _outcome(rule: Rule, sample: Sample, rules: Sequence[Rule], rows: Rows) -> SampleOutcome:
     host, wrong = host_facts(dict(sample.host))
     if wrong:
         return SampleOutcome(rule.id, sample.index, rule.where, wrong)
     try:
-        log = _sample_log(sample, rules)
+        log = _sample_log(sample, rows)
         given = Given(
             command_text=sample.launch, log=log, host=host, gpu_text=sample.gpu, version=sample.vllm, alone=False
         )
@@ -183,12 +185,12 @@ def _outcome(rule: Rule, sample: Sample, rules: Sequence[Rule]) -> SampleOutcome
     return checked(rule, sample, found)
 
 
-def _sample_log(sample: Sample, rules: Sequence[Rule]) -> LogSummary | None:
+def _sample_log(sample: Sample, rows: Rows) -> LogSummary | None:
     if sample.log_file is not None:
         # relative to the folder that holds the rules, which is the repository's root where samples are tested
-        return files.read_log(str(resources.rules_folder().parent / sample.log_file), patterns_of(rules))
+        return files.read_log(str(resources.rules_folder().parent / sample.log_file), rows)
     if sample.log is None:
         return None
-    reader = LogReader(patterns_of(rules), source="sample")
+    reader = LogReader(rows, source="sample")
     reader.feed(sample.log.encode("utf-8"))
     return reader.finish()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from qvl_doctor.core.derived import load_all
 from qvl_doctor.core.evaluate import Undecided, judge
 from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
-from qvl_doctor.core.launch import Document, LaunchCommand, edited_command
+from qvl_doctor.core.launch import Document, parse_text
 from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.core.refusals import refused_flags
 from qvl_doctor.core.rules import Rule
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from qvl_doctor.core.model import ModelSpec
 
 State = Literal["failed", "starting", "ready", "degraded", "unknown"]
+_ROUNDS = 3
+_HARMLESS = ("flag-deprecated", "flag-no-effect")  # kinds of flag problems that no parser refuses
 _CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
 
 
@@ -94,7 +96,7 @@ def diagnose(
     )
     commands: list[CommandReport] = []
     if observed.launch is not None:
-        before, after, edits = _corrected(observed.launch, judgement.findings, document)
+        before, after, edits = _corrected(observed, judgement.findings, context, document, recovered=recovered)
         commands.append(
             CommandReport(
                 where=observed.launch.where,
@@ -173,14 +175,40 @@ def _flag_test(knowledge: Knowledge) -> Any:
 
 
 def _corrected(
-    launch: LaunchCommand, findings: Sequence[Finding], document: Document | None
+    observed: Observed, findings: Sequence[Finding], context: Context, document: Document | None, *, recovered: bool
 ) -> tuple[str, str, tuple[Edit, ...]]:
+    """The command's text before and after, and the edits between. Of a document with several commands, its own part."""
+    launch = observed.launch
+    assert launch is not None
     edits = merged(findings)
-    if document is not None and len(document.commands) == 1:
-        before, after = document.text, document.edited(0, edits) if launch.editable else document.text
-    else:
-        before, after = launch.text, edited_command(launch, edits) if launch.editable else launch.text
+    if document is None or len(document.commands) != 1:
+        document = parse_text(launch.text, name=launch.where, grammar=context.knowledge)
+    before = document.text
+    if not launch.editable or not document.commands:
+        return before, before, edits
+    after = document.edited(0, edits)
+    if recovered:
+        return before, after, edits
+    for _ in range(_ROUNDS):  # lines that were joined and flags that were changed are put to the release once more
+        again = parse_text(after, name=launch.where, grammar=context.knowledge)
+        more = _flag_edits(again, observed, context)
+        new = tuple(edit for edit in more if all((edit.op, edit.name) != (old.op, old.name) for old in edits))
+        if not new:
+            break
+        after, edits = again.edited(0, new), (*edits, *new)
     return before, after, edits
+
+
+def _flag_edits(document: Document, observed: Observed, context: Context) -> tuple[Edit, ...]:
+    """What the release would still refuse in the first command of the document, as edits."""
+    if not document.commands:
+        return ()
+    launch = document.commands[0]
+    objects = Objects(launch=launch, knowledge=context.knowledge, model=context.model, gpus=observed.gpus)
+    view = View(base_facts(replace(observed, launch=launch)), objects)
+    problems = check_flags(launch, context.knowledge, view, context.language)
+    serious = (problem for problem in problems if problem.kind not in _HARMLESS and "harmless" not in problem.detail)
+    return tuple(edit for problem in serious for edit in problem.edits if edit.safety != "manual")
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Edit, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from qvl_doctor.core.host import HostFacts, host_facts
-from qvl_doctor.core.logs import LinePattern, LogReader, LogSummary
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.errors import DoctorError
+
+if TYPE_CHECKING:
+    from qvl_doctor.core.logs import LogSummary
+    from qvl_doctor.core.logs.rows import Rows
 
 _TEXT_LIMIT_BYTES = 4 << 20
 _CHUNK_BYTES = 1 << 20
@@ -36,10 +38,12 @@ def read_text(path: str, what: str) -> str:
     return data.decode("utf-8-sig", errors="surrogateescape")
 
 
-def read_log(path: str, patterns: Sequence[LinePattern]) -> LogSummary:
+def read_log(path: str, rows: Rows) -> LogSummary:
     """Stream a log of any size through the reader. Raises DoctorError where it cannot be read or holds no text."""
+    from qvl_doctor.core.logs import LogReader  # noqa: PLC0415 - many runs have no log
+
     name = "stdin" if path == "-" else Path(path).name
-    reader = LogReader(patterns, source=printable(name))
+    reader = LogReader(rows, source=printable(name))
     with _opened(path, "log") as stream:
         while chunk := _read(stream, _CHUNK_BYTES, path, "log"):
             reader.feed(chunk)

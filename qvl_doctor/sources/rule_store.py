@@ -1,28 +1,27 @@
-"""Rules from their folders. What was found good is kept as one JSON file, which is read in milliseconds.
+"""Rules from their folders, and the log patterns in them. What was found good is kept, see `sources.kept`.
 
-The kept file is keyed by the program's version and each rule file's path, size and time; it is data (nothing in it is
-executed), lies in the user's own cache folder and may be deleted at any time.
+The kept rules are those of files with just these paths, sizes and times.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import tempfile
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qvl_doctor import __version__, resources
-from qvl_doctor.core.derived import load_all
+from qvl_doctor import resources
+from qvl_doctor.core.logs.model import LinePattern
 from qvl_doctor.core.rules import Rule, RuleProblem, checked_rule, parse_rule, rests_on_log
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.errors import DoctorError
+from qvl_doctor.sources.kept import keep, kept_file, read_kept
 
-_KEPT_FILES = 8  # older ones are removed
-_Entry = tuple[str, Mapping[str, Any]]  # where, document without its samples
+TYPE_CHECKING = False  # as typing's own
+if TYPE_CHECKING:
+    from qvl_doctor.core.logs.rows import Prepared, Rows
+
+_Entry = tuple[int, str, Mapping[str, Any]]  # position, where, document without its samples
 
 
 def load_rules(folders: Iterable[str], *, with_log: bool = True) -> tuple[Rule, ...]:
@@ -36,23 +35,50 @@ def load_rules(folders: Iterable[str], *, with_log: bool = True) -> tuple[Rule, 
         if not place.is_dir():
             raise DoctorError(f"rules folder {printable(str(place))} does not exist")
     files = [path for place in places for path in resources.rule_files(place)]
-    kept = _cache_file(files)
-    found = _built(_read_kept(kept), with_log)
+    kept = _kept_rules(files)
+    found = _built(_read(kept, with_log))
     if found is None:
-        found = _built(_checked(files, kept), with_log)
-    return tuple({rule.id: rule for rule in found or ()}.values())
+        found = _built(_selected(_checked(files, kept), with_log))
+    return tuple(found or ())
 
 
-def _built(entries: Sequence[_Entry] | None, with_log: bool) -> list[Rule] | None:
+def rows_of_rules(rules: Iterable[Rule]) -> Rows:
+    """The log patterns of checked rules, ready for log readers. Raises `re.error` for a rule that is not checked."""
+    from qvl_doctor.core.logs.rows import Rows, prepare, regexes_of  # noqa: PLC0415 - many runs have no log
+
+    patterns = [LinePattern(key, regex) for rule in rules for key, regex in rule.patterns()]
+    regexes = regexes_of(patterns)
+    kept = kept_file("regexes", regexes)
+    found = _read_prepared(kept)
+    if len(found) == len(regexes):
+        return Rows(patterns, found)
+    prepared = prepare(patterns)
+    keep(kept, [json.dumps([[row.reach, *row.literals] for row in prepared], ensure_ascii=False)])
+    return Rows(patterns, prepared)
+
+
+def _read_prepared(kept: Path | None) -> list[Prepared]:
+    from qvl_doctor.core.logs.rows import Prepared  # noqa: PLC0415
+
+    try:
+        rows = json.loads("".join(read_kept(kept) or ()))
+        return [Prepared(int(reach), tuple(map(str, literals))) for reach, *literals in rows]
+    except (ValueError, TypeError, RecursionError):
+        return []
+
+
+def _built(entries: Sequence[_Entry] | None) -> list[Rule] | None:
     """The rules of checked documents; None where one of them is none (a damaged cache)."""
     if entries is None:
         return None
-    rules = [checked_rule(doc, where) for where, doc in entries if with_log or not rests_on_log(doc)]
+    rules = [checked_rule(document, where) for _, where, document in entries]
     return None if None in rules else [rule for rule in rules if rule is not None]
 
 
 def read_rule(path: Path) -> tuple[Rule | None, tuple[RuleProblem, ...]]:
     """One rule file with its samples; what cannot be read is a problem like any other."""
+    from qvl_doctor.core.derived import load_all  # noqa: PLC0415 - names of facts are checked here only
+
     load_all()
     where = printable(shortest(path))
     try:
@@ -71,58 +97,47 @@ def shortest(path: Path) -> str:
 
 
 def _checked(files: Sequence[Path], kept: Path | None) -> list[_Entry]:
+    import tomllib  # noqa: PLC0415 - not needed where all rules are kept
+
     problems: list[RuleProblem] = []
-    entries: list[_Entry] = []
-    for path in files:
+    entries: dict[str, _Entry] = {}
+    for position, path in enumerate(files):
         rule, found = read_rule(path)
         problems += found
         if rule is not None:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
             document.pop("sample", None)
-            entries.append((rule.where, document))
+            before = entries.get(rule.id)
+            entries[rule.id] = (position if before is None else before[0], rule.where, document)
     if problems:
         raise DoctorError("; ".join(f"{one.where}: {one.message}" for one in problems), hint="see docs/rules-format.md")
-    _keep(kept, entries)
-    return entries
+    parts = [[entry for entry in entries.values() if rests_on_log(entry[2]) == on_log] for on_log in (False, True)]
+    keep(kept, [json.dumps(part, ensure_ascii=False) for part in parts])
+    return list(entries.values())
 
 
-def _cache_file(files: Sequence[Path]) -> Path | None:
-    """Where the checked form of exactly these files is kept; None where there is no cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") and str(Path(os.environ["HOME"]) / ".cache"))
-    if not base or not Path(base).is_absolute():
-        return None
-    digest = hashlib.sha256(__version__.encode())
+def _selected(entries: Sequence[_Entry], with_log: bool) -> list[_Entry]:
+    return [entry for entry in entries if with_log or not rests_on_log(entry[2])]
+
+
+def _kept_rules(files: Sequence[Path]) -> Path | None:
+    """Where the checked form of exactly these files is kept: rules that a command alone can make fire, then others."""
     try:
-        digest.update(os.fsencode(Path.cwd()))  # problems and lists name paths from here
+        ingredients = [str(Path.cwd())]  # problems and lists name paths from here
         for path in files:
             status = path.stat()
-            digest.update(f"\0{path}\0{status.st_size}\0{status.st_mtime_ns}".encode(errors="surrogateescape"))
+            ingredients.append(f"{path}\0{status.st_size}\0{status.st_mtime_ns}")
     except OSError:
         return None
-    return Path(base) / "qvl-doctor" / f"rules-{digest.hexdigest()[:24]}.json"
+    return kept_file("rules", ingredients)
 
 
-def _read_kept(kept: Path | None) -> list[_Entry] | None:
-    if kept is None:
-        return None
+def _read(kept: Path | None, with_log: bool) -> list[_Entry] | None:
+    lines = read_kept(kept, lines=2 if with_log else 1)
     try:
-        entries = json.loads(kept.read_text(encoding="utf-8"))
-        return [(str(where), document) for where, document in entries if isinstance(document, dict)]
-    except (OSError, ValueError, TypeError, RecursionError):
+        entries = [entry for line in lines or () for entry in json.loads(line)]
+        if lines is None or not all(isinstance(document, dict) for _, _, document in entries):
+            return None
+        return sorted(entries, key=lambda entry: int(entry[0]))
+    except (ValueError, TypeError, RecursionError):
         return None
-
-
-def _keep(kept: Path | None, entries: Sequence[_Entry]) -> None:
-    """Write the checked rules beside; that it cannot be done (read-only home, full disk) costs time only."""
-    if kept is None:
-        return
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile("w", dir=kept.parent, suffix=".tmp", delete=False, encoding="utf-8") as stream:
-            json.dump(entries, stream, ensure_ascii=False)
-        Path(stream.name).replace(kept)
-        others = sorted(kept.parent.glob("rules-*.json"), key=lambda path: path.stat().st_mtime)
-        for path in others[:-_KEPT_FILES]:
-            path.unlink(missing_ok=True)
-    except OSError:
-        return
