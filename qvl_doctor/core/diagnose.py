@@ -10,7 +10,7 @@ from qvl_doctor.core.derived import load_all
 from qvl_doctor.core.evaluate import Undecided, judge
 from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
-from qvl_doctor.core.launch import Document, parse_text
+from qvl_doctor.core.launch import Document, LaunchCommand, edited_command, parse_text
 from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.core.refusals import refused_flags
 from qvl_doctor.core.rules import Rule
@@ -181,13 +181,12 @@ def _corrected(
     launch = observed.launch
     assert launch is not None
     edits = merged(findings)
-    if document is None or len(document.commands) != 1:
-        document = parse_text(launch.text, name=launch.where, grammar=context.knowledge)
-    before = document.text
-    if not launch.editable or not document.commands:
+    whole = document if document is not None and len(document.commands) == 1 else None
+    before = launch.text if whole is None else whole.text
+    if not launch.editable:
         return before, before, edits
-    after = document.edited(0, edits)
-    if recovered:
+    after = edited_command(launch, edits) if whole is None else whole.edited(0, edits)
+    if recovered or not _stands_alone(launch, before, context):
         return before, after, edits
     for _ in range(_ROUNDS):  # lines that were joined and flags that were changed are put to the release once more
         again = parse_text(after, name=launch.where, grammar=context.knowledge)
@@ -197,6 +196,12 @@ def _corrected(
             break
         after, edits = again.edited(0, new), (*edits, *new)
     return before, after, edits
+
+
+def _stands_alone(launch: LaunchCommand, text: str, context: Context) -> bool:
+    """Whether the text reads the same without the page around it (a quoted line of an article does not)."""
+    again = parse_text(text, name=launch.where, grammar=context.knowledge)
+    return bool(again.commands) and [f.name for f in again.commands[0].flags] == [f.name for f in launch.flags]
 
 
 def _flag_edits(document: Document, observed: Observed, context: Context) -> tuple[Edit, ...]:
