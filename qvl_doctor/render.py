@@ -6,12 +6,12 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from qvl_doctor.core.diagnose import CommandReport, Report
 from qvl_doctor.core.findings import Edit, Evidence, Finding
 from qvl_doctor.core.logs.lines import parse as log_line
 from qvl_doctor.core.masking import masked
+from qvl_doctor.core.records import record
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.report import manual_edits
 from qvl_doctor.text import words
@@ -23,7 +23,7 @@ _LABEL_CELLS = 9
 _ATOM = re.compile(r"\s+|[^\s\u2e80-\uffef]+|[\u2e80-\uffef]")  # words; CJK breaks anywhere
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Style:
     """How to write: language, width in terminal cells, colour or not."""
 
@@ -104,7 +104,10 @@ def _head(report: Report, style: Style) -> Iterator[str]:
         risks = sum(finding.risk for finding in report.findings)
         refused = any(finding.scope == "request" for finding in report.findings)
         key = "requests_refused" if refused else "nothing_wrong_with_risks" if risks else "nothing_wrong"
-        yield style.paint(words(style.language, key, count=risks), "good")
+        if server.state in ("failed", "degraded"):
+            yield style.paint(words(style.language, "cause_unknown"), "warning")
+        else:
+            yield style.paint(words(style.language, key, count=risks), "good")
     parts = [f"{words(style.language, 'state')}{_colon(style)}{words(style.language, f'state_{server.state}')}"]
     release = report.knowledge.partition(" ")[2]
     if server.vllm_version:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from qvl_doctor.core.vllm.knowledge import MetricFact
@@ -10,6 +11,8 @@ from qvl_doctor.core.vllm.source_tree import SourceTree, parse
 
 _KINDS = ("gauge", "counter", "histogram", "summary", "info")
 _ROOT = "vllm/"
+_PREFIX = "vllm:"
+_NAME = re.compile(r"vllm:[a-z0-9_]{1,80}")
 
 
 def metric_files(tree: SourceTree) -> list[str]:
@@ -32,7 +35,8 @@ def read_metrics(tree: SourceTree) -> tuple[MetricFact, ...]:
         for metric in _metrics_of(parsed, path):
             earlier = found.get(metric.name)
             found[metric.name] = metric if earlier is None else _joined(earlier, metric)
-    return tuple(found[name] for name in sorted(found))
+    # a counter's name before its suffix, where a table names it a second time, is no metric of its own
+    return tuple(found[name] for name in sorted(found) if f"{name}_total" not in found)
 
 
 def _joined(first: MetricFact, second: MetricFact) -> MetricFact:
@@ -45,18 +49,37 @@ def _metrics_of(tree: ast.Module, path: str) -> Iterator[MetricFact]:
     labels = _label_lists(tree)
     engine = "V1" if path.startswith("vllm/v1/") else "V0" if path.startswith("vllm/engine/") else "server"
     for node, hidden in _calls(tree, hidden=False):
-        name = _text(_argument(node, "name", 0))
-        if name is None or not name.startswith("vllm:"):
+        name, kind = _text(_argument(node, "name", 0)), _kind(node)
+        if name is not None and name.startswith(_PREFIX) and kind is not None:
+            label_names = _labels(_argument(node, "labelnames", 2), labels)
+            yield MetricFact(_scraped(name, kind), kind, label_names, (engine,), hidden, path)
+    for name, kind in _named_by_variable(tree):
+        yield MetricFact(_scraped(name, kind), kind, None, (engine,), False, path)
+
+
+def _kind(call: ast.Call) -> str | None:
+    called = (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")).lower()
+    return next((kind for kind in _KINDS if kind in called), None)
+
+
+def _scraped(name: str, kind: str) -> str:
+    """The name that a scrape shows: prometheus_client adds the suffixes of counters and infos."""
+    suffix = {"counter": "_total", "info": "_info"}.get(kind, "")
+    return name if name.endswith(suffix) else name + suffix
+
+
+def _named_by_variable(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """(name, kind) of metrics whose call takes its name from a variable: every "vllm:…" text of that function that no
+    other call names outright (`name = "vllm:cache_config_info"`, a list of names that a comprehension walks over)."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        called = (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")).lower()
-        kind = next((k for k in _KINDS if k in called), None)
-        if kind is None:
-            continue
-        if kind == "counter" and not name.endswith("_total"):
-            name += "_total"
-        if kind == "info" and not name.endswith("_info"):
-            name += "_info"
-        yield MetricFact(name, kind, _labels(_argument(node, "labelnames", 2), labels), (engine,), hidden, path)
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and _kind(node) is not None]
+        kinds = {_kind(call) for call in calls if isinstance(_argument(call, "name", 0), ast.Name)}
+        outright = {_text(_argument(call, "name", 0)) for call in calls}
+        texts = [n.value for n in ast.walk(function) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+            yield from ((text, kind) for text in texts if _NAME.fullmatch(text) and text not in outright)
 
 
 def _calls(node: ast.AST, *, hidden: bool) -> Iterator[tuple[ast.Call, bool]]:
