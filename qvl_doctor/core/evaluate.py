@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.clauses import Clause, version_holds
 from qvl_doctor.core.facts import Known, Value, View
 from qvl_doctor.core.findings import CONFIDENCES, SEVERITIES, Edit, Evidence, Finding, Severity
 from qvl_doctor.core.messages import filled, value_of
+from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.rules import Fix, Rule, When, pattern_key
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _EVIDENCE_LINES = 4  # of one finding
 _EVIDENCE_CHARACTERS = 300
-_INTERMEDIATE = ("derived", "effective", "item", "match")  # results on the way: they prove nothing
+_INTERMEDIATE = ("derived", "effective", "item", "log", "match")  # results on the way: they prove nothing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undecided:
     """A rule that the facts at hand neither confirm nor exclude, and what would decide it."""
 
@@ -28,7 +28,7 @@ class Undecided:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judgement:
     """All findings in order, and the rules that lack a fact."""
 
@@ -36,7 +36,7 @@ class Judgement:
     undecided: tuple[Undecided, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Fired:
     rule: Rule
     finding: Finding
