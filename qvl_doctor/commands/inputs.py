@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
@@ -21,6 +19,7 @@ from qvl_doctor.core.launch import Document, LaunchCommand, YamlSupportMissing, 
 from qvl_doctor.core.logs import LogSummary
 from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.observe import Observed
+from qvl_doctor.core.records import field, record, replace
 from qvl_doctor.core.recover import command_from_args
 from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.safe_text import printable
@@ -34,7 +33,7 @@ from qvl_doctor.text import language_of
 _MINIMUM_WIDTH, _DEFAULT_WIDTH, _MAXIMUM_WIDTH = 40, 100, 120
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gathered:
     """Everything a diagnosis needs, and remarks for the user."""
 
@@ -69,7 +68,7 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
         raise DoctorError("--pid brings its own command", hint="leave out --command and --command-file")
     process = None if arguments.pid is None else processes.running(arguments.pid)
     if process is not None:
-        host = dataclasses.replace(host, env={**process.env, **host.env})
+        host = replace(host, env={**process.env, **host.env})
     installation = arguments.vllm_path
     if installation is None and process is not None:
         installation = process.interpreter
@@ -93,14 +92,14 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Given:
     """What the user handed over, read but not yet understood."""
 
     command_text: str | None = None
     command_name: str = "command"
     log: LogSummary | None = None
-    host: HostFacts = dataclasses.field(default_factory=HostFacts)
+    host: HostFacts = field(default_factory=HostFacts)
     gpu_text: str | None = None
     version: str | None = None
     vllm_path: Path | None = None
@@ -119,7 +118,7 @@ def assemble(
         version = str(log.version.value)
     if (parsed := as_version(version)) is not None and parsed < Version(vllm_facts.releases()[0]):
         notes.append(f"vLLM {printable(str(version))} is older than any release known here; taken as unknown")
-        given, version = dataclasses.replace(given, version=None), None
+        given, version = replace(given, version=None), None
     knowledge = _knowledge(version, given.vllm_path)
     document = None if given.command_text is None else _document(given.command_text, given.command_name, knowledge)
     launch = document.commands[0] if document is not None and document.commands else None
@@ -200,7 +199,7 @@ def _defaults(knowledge: Knowledge) -> dict[str, object]:
 def _gpu(gpu: HostGpu) -> Gpu:
     known = tables.parse_gpus(gpu.name) if gpu.name else ()
     base = known[0] if known else Gpu(name=gpu.name)
-    return dataclasses.replace(
+    return replace(
         base,
         memory_total_bytes=base.memory_total_bytes if gpu.memory_total_bytes is None else gpu.memory_total_bytes,
         memory_used_bytes=base.memory_used_bytes if gpu.memory_used_bytes is None else gpu.memory_used_bytes,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from qvl_doctor.core.records import record
 from qvl_doctor.errors import Exit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """What a command has to say: a JSON document and a text for people (made only if it is asked for)."""
 

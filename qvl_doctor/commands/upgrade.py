@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import Any
 
 from qvl_doctor.commands.inputs import gather, style_of
 from qvl_doctor.commands.result import Result
 from qvl_doctor.core.masking import masked
+from qvl_doctor.core.records import replace
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.upgrade import Change, Upgrade, explain_upgrade
 from qvl_doctor.core.vllm.knowledge import Knowledge
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> Result:
     gathered = gather(arguments, style)
     if gathered.observed.launch is None:
         raise DoctorError("--explain-upgrade needs a launch command", hint="give --command or --command-file")
-    observed = dataclasses.replace(gathered.observed, version=None)
+    observed = replace(gathered.observed, version=None)
     upgrade = explain_upgrade(observed, old, new, style.language)
     return Result(lambda: _document(upgrade), lambda: _text(upgrade, style), remarks=gathered.remarks)
 

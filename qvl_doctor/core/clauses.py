@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -12,6 +11,7 @@ from packaging.version import Version
 
 from qvl_doctor.core.facts import Value, View, as_number, as_version, shown
 from qvl_doctor.core.findings import Evidence
+from qvl_doctor.core.records import record
 
 ClauseOp = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in", "~", "!~", "present", "absent"]
 
@@ -28,7 +28,7 @@ class ClauseError(ValueError):
     """A clause that cannot be understood; the text says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clause:
     """`fact op literal-or-fact`; exactly one of `literal` and `other` is set for the comparing operators."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
 from qvl_doctor.core.findings import Evidence
+from qvl_doctor.core.records import field, record
 
 if TYPE_CHECKING:
     from qvl_doctor.core.gpus import Gpu
@@ -27,7 +27,7 @@ Value = bool | int | float | str | tuple["Mapping[str, Any]", ...]
 Compute = Callable[["View"], "Value | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """A fact's value and what shows it (None: it follows from the version or from other facts)."""
 
@@ -35,7 +35,7 @@ class Known:
     evidence: Evidence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Objects:
     """The parsed inputs behind the facts, for computations that need more than single values."""
 
@@ -46,7 +46,7 @@ class Objects:
     gpus: tuple[Gpu, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DerivedFact:
     """One registered computation: its name, kind of value, unit and meaning."""
 
@@ -87,7 +87,7 @@ _OWNERS = {
 _ALWAYS_COMPLETE = frozenset({"match", "item"})
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class View:
     """Read access to the facts, with the groups of one log match (`match.*`) and one list item (`item.*`) laid over.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from qvl_doctor.core.records import record
 
 Op = Literal["set", "unset", "rename", "env", "unset-env", "docker", "package", "host", "client"]
 Severity = Literal["critical", "error", "warning", "info"]
@@ -19,7 +20,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """One change: of a launch flag, an environment variable, a package, the host or the client.
 
@@ -34,7 +35,7 @@ class Edit:
     safety: Safety = "safe"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evidence:
     """The very line (or flag, metric, figure) that a finding rests on; `where` is "file:line" or a source's name."""
 
@@ -43,7 +44,7 @@ class Evidence:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One cause, in the reader's language, with what proves it and what mends it."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from qvl_doctor.core.records import record, replace
 
 GIB: Final = 1 << 30
 MIB: Final = 1 << 20
@@ -22,7 +23,7 @@ _MAX_TEXT: Final = 400
 _MAX_CARDS: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuModel:
     """One row of the table: a card as sold."""
 
@@ -37,7 +38,7 @@ class GpuModel:
     nvlink: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu:
     """One GPU of a machine. `memory_usable_bytes` is the total that CUDA grants (the one that
     --gpu-memory-utilization multiplies); `memory_total_bytes` the one that nvidia-smi prints."""
@@ -187,7 +188,7 @@ _WORDS: Final = {"单": 1, "一": 1, "双": 2, "两": 2, "二": 2, "三": 3, "�
 _WORD = re.compile("(" + "|".join(sorted(_WORDS, key=len, reverse=True)) + ")(?=[卡张块片个台机])")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Group:
     """What one comma-separated part says."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from qvl_doctor.core.records import field, record
 
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostGpu:
     """One GPU as a facts file states it; memory in bytes, capability as 8.0."""
 
@@ -19,7 +20,7 @@ class HostGpu:
     compute_capability: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostFacts:
     """What is known about the host; unknown is None or empty."""
 

@@ -9,12 +9,12 @@ it comes from; figures of a log replace modelled ones. All sizes are bytes on on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from qvl_doctor.core import profile_run
 from qvl_doctor.core.model import ModelSpec, Quantization
 from qvl_doctor.core.profile_run import GIB, Batch, ProfiledMedia, Release
+from qvl_doctor.core.records import field, record
 from qvl_doctor.core.weights import Sharding, WeightBytes, weights_bytes
 
 TermBasis = Literal["exact", "modelled", "measured"]
@@ -26,7 +26,7 @@ LEAST_BESIDE_WEIGHTS_BYTES: Final = _NON_TORCH_BYTES + int(0.3 * GIB)
 """What no flag takes away: memory outside torch and the activations of a small batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Term:
     """One number of the budget and where it comes from: follows from given numbers, modelled, or read from a log."""
 
@@ -34,7 +34,7 @@ class Term:
     basis: TermBasis
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measured:
     """Figures of a log of the same command, in GiB as printed; they replace modelled terms."""
 
@@ -46,7 +46,7 @@ class Measured:
     kv_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """What is to be planned. `total_bytes` is CUDA's total of the smallest card (`Gpu.budget_base_bytes`)."""
 
@@ -63,7 +63,7 @@ class Request:
     other_processes_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryPlan:
     """The budget. `kv_cache` may be negative: so much is missing. `outside` is memory that real requests or graphs will
     take and that nothing sets aside (the encoder where it is not profiled, graphs where they are not counted)."""

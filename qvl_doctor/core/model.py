@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+
+from qvl_doctor.core.records import field, record, replace
 
 Basis = Literal["config", "table", "name"]
 """config: from config.json; table: published numbers of that checkpoint; name: only what its name says."""
@@ -16,7 +17,7 @@ Basis = Literal["config", "table", "name"]
 _MAX_NAME: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VisionSpec:
     """A vision tower. `gated`: the MLP has gate and up beside down; `deepstack`: number of extra mergers."""
 
@@ -31,7 +32,7 @@ class VisionSpec:
     deepstack: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quantization:
     """How the weights are stored. `bits` per weight of a quantized matrix, without scales; `group` inputs share one
     scale (0: a scale per channel or block too coarse to count); `vision`: the vision tower's matrices as well."""
@@ -42,7 +43,7 @@ class Quantization:
     vision: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelSpec:
     """One model. `name` is as the user wrote it. Sizes are numbers of elements; None is unknown. `layers` of the
     language model, of which `full_attention_layers` keep a KV cache that grows with the context (all of them unless the
@@ -101,7 +102,7 @@ class ModelSpec:
         return size_in_name(self.size)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelTable:
     """The shipped table: published models, what only a family has in common, names of well-known fine-tunes."""
 

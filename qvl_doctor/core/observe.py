@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qvl_doctor.core.facts import Known, Value, as_number
 from qvl_doctor.core.findings import Evidence
 from qvl_doctor.core.host import HostFacts
+from qvl_doctor.core.records import field, record
 
 if TYPE_CHECKING:
     from qvl_doctor.core.gpus import Gpu
@@ -22,7 +22,7 @@ _WSL = re.compile(r"\bwsl", re.IGNORECASE)
 _JSON_DEPTH = 3  # levels of a JSON flag that become facts
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Observed:
     """Everything a diagnosis starts from."""
 

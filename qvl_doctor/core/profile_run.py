@@ -7,12 +7,12 @@ starts of 0.25.1 on an H200 with six Qwen-VL models and agree with those within 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from packaging.version import Version
 
 from qvl_doctor.core.model import ModelSpec
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vision import tokens_at_cap
 
 GIB: Final = 1 << 30
@@ -21,7 +21,7 @@ Engine = Literal["V0", "V1"]
 Runner = Literal["V1", "V2"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """Which code runs: the version, its engine (V0, V1) and the engine's model runner (V1, V2)."""
 
@@ -51,7 +51,7 @@ class Release:
         return self.before("0.9.1")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Batch:
     """Sizes of one engine step. `image_limit`/`video_limit` of --limit-mm-per-prompt; None: not given."""
 
@@ -69,7 +69,7 @@ class Batch:
         return self.image_limit != 0 or self.video_limit != 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProfiledMedia:
     """What the encoder is run on: so many items of one modality; `budget_tokens` as the log announces it."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.launch import parse_text
 from qvl_doctor.core.masking import masked
+from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.vllm.flag_problems import INVALID, LIMIT, NOT_YET, QUOTING, Check, FlagProblem
 from qvl_doctor.core.vllm.flags import check_flags
 
@@ -42,7 +42,7 @@ _VALUES = (
 _MAX_REFUSALS = 5  # failures of one log that are looked at
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Refusal:
     """What one line of the parser refuses: words of a command line, and whether the flags themselves are unknown.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from packaging.specifiers import SpecifierSet
@@ -25,6 +24,7 @@ from qvl_doctor.core.findings import (
     Severity,
 )
 from qvl_doctor.core.messages import placeholders, required_placeholders
+from qvl_doctor.core.records import field, record
 
 SCHEMA = 1
 LANGUAGES = ("en", "zh")
@@ -36,7 +36,7 @@ _COMPUTED = ("plan.", "derived.", "effective.", "model.")
 _TEXT_KEYS = ("title", "why", "todo")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleProblem:
     """What is wrong with a rule file, and where."""
 
@@ -44,7 +44,7 @@ class RuleProblem:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class When:
     """One alternative under which the rule fires; all of its parts must hold."""
 
@@ -62,7 +62,7 @@ class When:
     text: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fix:
     """One edit that the rule proposes where its conditions hold; `value` may hold placeholders."""
 
@@ -77,7 +77,7 @@ class Fix:
     reason: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sample:
     """A test of the rule that lives beside it."""
 
@@ -93,7 +93,7 @@ class Sample:
     edits: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One cause: when it is seen, what it says, what mends it."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qvl_doctor.core.diagnose import Report
 from qvl_doctor.core.findings import Edit
+from qvl_doctor.core.records import record
 from qvl_doctor.core.rules import Rule, Sample
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SampleOutcome:
     """One sample of one rule: passed, or the sentences that say what differs."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from qvl_doctor.core.derived import load_all
@@ -11,6 +10,7 @@ from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import Edit
 from qvl_doctor.core.launch import edited_command
 from qvl_doctor.core.observe import Observed, base_facts
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm.flag_problems import FlagProblem
 from qvl_doctor.core.vllm.flags import check_flags
 from qvl_doctor.core.vllm.knowledge import Knowledge
@@ -27,7 +27,7 @@ _IN_FORCE = (
 _REQUIREMENTS = ("torch", "transformers")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """One difference; `before` and `after` are the texts of the two releases, None where there is nothing."""
 
@@ -38,7 +38,7 @@ class Change:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Upgrade:
     """All differences between two releases that concern the command, and the command for the later one."""
 

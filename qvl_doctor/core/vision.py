@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from qvl_doctor.core.model import ModelSpec
+from qvl_doctor.core.records import record
 
 MAX_ASPECT_RATIO: Final = 200
 
@@ -25,7 +25,7 @@ class MediaRefusedError(ValueError):
     """The processor refuses this picture; the text says why, as the processor does."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pixels:
     """Limits on the resized picture's area (for Qwen3-VL videos: on frames x height x width)."""
 
@@ -33,7 +33,7 @@ class Pixels:
     maximum: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VisualSize:
     """A resized picture or video. `grid` is (frames / temporal patch, rows, columns) in patches."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from qvl_doctor.core.model import ModelSpec, Quantization, vision_tensors
+from qvl_doctor.core.records import record
 
 MIB: Final = 1 << 20
 _LARGE: Final = 10 * MIB  # PyTorch's allocator: from here on a request is a segment of its own, in steps of 2 MiB
@@ -28,7 +28,7 @@ _QUANTIZED: Final = (0.05, 0.16)
 _NAME_ONLY: Final = (0.15, 0.15)  # only the size in the name is known ("27B")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sharding:
     """How a model is spread. `expert` is --enable-expert-parallel: experts go over tensor x data parallel ranks whole;
     `encoder_data` is --mm-encoder-tp-mode data: each rank holds the whole vision tower."""
@@ -40,7 +40,7 @@ class Sharding:
     encoder_data: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WeightBytes:
     """Bytes on the fullest GPU, with the range that they lie in."""
 

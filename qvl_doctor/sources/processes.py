@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from qvl_doctor.core.records import record
 from qvl_doctor.errors import DoctorError, Exit
 
 _PROC = Path("/proc")
@@ -16,7 +16,7 @@ _KEPT_PREFIXES = ("VLLM_", "CUDA_", "NCCL_", "TORCH_", "PYTORCH_", "HF_HUB_", "T
 _KEPT = frozenset({"LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "HF_ENDPOINT"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunningProcess:
     """One process; `interpreter` is the Python that runs it where that can be told."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from qvl_doctor.core import memory, profile_run
 from qvl_doctor.core.memory import Measured, Request
 from qvl_doctor.core.model import Quantization
 from qvl_doctor.core.profile_run import GIB, Batch, Release
+from qvl_doctor.core.records import replace
 from qvl_doctor.core.weights import Sharding, weights_bytes
 from qvl_doctor.sources.tables import model_spec
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qvl_doctor.core.launch.grammar import SHORT_OPTIONS, FlagGrammar, arity_of, looks_like_switch
 from qvl_doctor.core.launch.values import Flag, LineIndex, Problem, Word
+from qvl_doctor.core.records import record
 
 _DASHES = "-–—−‐‑‒―－﹣⸺"
 _FLAG = re.compile(rf"(?P<dashes>[{_DASHES}]{{1,3}})(?P<name>[A-Za-z][\w.+-]*)(?P<equals>=?)")
@@ -17,7 +17,7 @@ _NEGATIVE_NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")  # argparse's own
 _LEVEL = re.compile(r"-O(?P<equals>=?)(?P<level>[^.={\s][^={\s]*)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlagName:
     """A flag's name as written, taken apart."""
 
@@ -61,7 +61,7 @@ def is_flag(value: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arguments:
     flags: tuple[Flag, ...]
     positionals: tuple[Word, ...]

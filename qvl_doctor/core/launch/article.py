@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from qvl_doctor.core.launch.assemble import Context
 from qvl_doctor.core.launch.command import LaunchCommand
 from qvl_doctor.core.launch.python_source import closing, python_commands
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.values import Layer
+from qvl_doctor.core.records import record
 
 # What begins a command in running text.
 HINT = re.compile(
@@ -61,7 +61,7 @@ MAX_CALLS = 50  # engine calls in running text that are tried
 BlockReader = Callable[[Layer, str, Context], list[LaunchCommand]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """A fenced block: layer positions of what is in it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from qvl_doctor.core.launch import docker
@@ -13,9 +12,10 @@ from qvl_doctor.core.launch.grammar import FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, OptionPlace
 from qvl_doctor.core.launch.recognise import Program, wrappers_of
 from qvl_doctor.core.launch.values import ContainerFacts, LineIndex, Problem, Word
+from qvl_doctor.core.records import field, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """What every reader of one document shares."""
 
@@ -28,7 +28,7 @@ class Context:
         return f"{self.name}:{line}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Surroundings:
     """What stands around the arguments; `start:end` is the command's own slice of the document."""
 

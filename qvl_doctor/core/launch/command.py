@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,6 +12,7 @@ from qvl_doctor.core.launch.argv import canonical
 from qvl_doctor.core.launch.grammar import DEFAULT_GRAMMAR, FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, OptionPlace, Place
 from qvl_doctor.core.launch.values import ContainerFacts, Flag, LostLine, Problem, Splice, Word
+from qvl_doctor.core.records import field, record
 
 Server = Literal["serve", "api_server", "legacy", "llm", "config", "other"]
 Kind = Literal["shell", "article", "python", "compose", "kubernetes", "systemd", "config", "dockerfile", "yaml"]
@@ -22,7 +22,7 @@ def _no_env() -> Mapping[str, str]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchCommand:
     """One way a server is started, with the place of each part in the document."""
 
@@ -41,18 +41,18 @@ class LaunchCommand:
     container: ContainerFacts | None = None
     lost_lines: tuple[LostLine, ...] = ()
     lost_flags: tuple[Flag, ...] = ()  # those on the lost lines
-    joints: tuple[Splice, ...] = field(default=(), repr=False, compare=False)  # that put the lost lines back
+    joints: tuple[Splice, ...] = field(default=(), aside=True)  # that put the lost lines back
     problems: tuple[Problem, ...] = ()
     strays: tuple[str, ...] = ()  # positional arguments beyond the model
     wrappers: tuple[str, ...] = ()  # "nohup", "numactl", "docker", "bash -c"
     editable: bool = True
     not_editable_reason: str | None = None
-    document: str = field(default="", repr=False, compare=False)
-    place: Place | None = field(default=None, repr=False, compare=False)
-    env_place: EnvPlace | None = field(default=None, repr=False, compare=False)
-    option_place: OptionPlace | None = field(default=None, repr=False, compare=False)  # docker's own options
-    model_word: Word | None = field(default=None, repr=False, compare=False)
-    grammar: FlagGrammar = field(default=DEFAULT_GRAMMAR, repr=False, compare=False)
+    document: str = field(default="", aside=True)
+    place: Place | None = field(default=None, aside=True)
+    env_place: EnvPlace | None = field(default=None, aside=True)
+    option_place: OptionPlace | None = field(default=None, aside=True)  # docker's own options
+    model_word: Word | None = field(default=None, aside=True)
+    grammar: FlagGrammar = field(default=DEFAULT_GRAMMAR, aside=True)
 
     def find(self, name: str) -> tuple[Flag, ...]:
         """All flags of that name, however spelled; a dotted name finds that key only."""
@@ -132,7 +132,7 @@ def _put(target: dict[str, object], path: Sequence[str], value: object, *, exten
         target[path[-1]] = value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Document:
     """A text with the launch commands found in it. Rendering it gives the text back, byte for byte."""
 
@@ -141,7 +141,7 @@ class Document:
     commands: tuple[LaunchCommand, ...]
     name: str = "command"
     problems: tuple[Problem, ...] = ()
-    grammar: FlagGrammar = field(default=DEFAULT_GRAMMAR, repr=False, compare=False)
+    grammar: FlagGrammar = field(default=DEFAULT_GRAMMAR, aside=True)
 
     def render(self) -> str:
         """The whole text, untouched."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 
 from qvl_doctor.core.launch.argv import Arguments, canonical
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble
@@ -13,6 +12,7 @@ from qvl_doctor.core.launch.places import Splices
 from qvl_doctor.core.launch.recognise import Program
 from qvl_doctor.core.launch.values import Flag, Splice, Word
 from qvl_doctor.core.launch.yaml_nodes import Node, indent_of, plain_value, written_scalar
+from qvl_doctor.core.records import record, replace
 
 KNOWN_KEYS = frozenset(
     (
@@ -86,7 +86,7 @@ def _flag(key: Node, value: Node, context: Context) -> Flag:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConfigPlace:
     """Lines `flag: value`."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, OptionPlace, OptionSlot, own_separator, removal, splice
 from qvl_doctor.core.launch.quoting import quoted
 from qvl_doctor.core.launch.values import ContainerFacts, Mount, Splice, Word
+from qvl_doctor.core.records import field, record
 
 _SWITCHES_TEXT = """
 --detach --disable-content-trust --init --interactive --no-healthcheck --oom-kill-disable --privileged
@@ -61,7 +61,7 @@ def is_server_image(image: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     name: str  # long form
     value: str | None
@@ -69,7 +69,7 @@ class Option:
     joined: bool  # --name=value or -eNAME=value
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ContainerRun:
     """A parsed `docker run`; `image` is None if it is missing."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble, read_arguments
 from qvl_doctor.core.launch.command import LaunchCommand
@@ -14,6 +13,7 @@ from qvl_doctor.core.launch.places import EnvPlace
 from qvl_doctor.core.launch.reader import ShellReader, implied_program
 from qvl_doctor.core.launch.recognise import find_server
 from qvl_doctor.core.launch.values import ContainerFacts, Layer, Splice, Word
+from qvl_doctor.core.records import replace
 
 _INSTRUCTION = re.compile(r"^[ \t]*(?P<name>FROM|ENV|CMD|ENTRYPOINT)[ \t]+", re.MULTILINE | re.IGNORECASE)
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from qvl_doctor.core.launch.shell import Piece, Token
 from qvl_doctor.core.launch.values import Layer, Word
+from qvl_doctor.core.records import field, record
 
 MAX_WORD_CHARACTERS = 16_384  # of one expanded word: variables may name each other, never without bound
 MAX_WORDS = 20_000  # of one command or array
@@ -17,7 +17,7 @@ _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=")
 _BRACED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<array>\[[@*]\])|(?P<op>:?[-=])(?P<default>.*))?", re.DOTALL)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Variables:
     """What the text has assigned up to here."""
 
@@ -31,7 +31,7 @@ class Variables:
         return self.budget > 0
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Builder:
     layer: Layer
     start: int

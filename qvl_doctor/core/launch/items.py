@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qvl_doctor.core.launch.places import Place, Splices
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
@@ -15,9 +14,10 @@ from qvl_doctor.core.launch.yaml_nodes import (
     scalar_layer,
     written_scalar,
 )
+from qvl_doctor.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """One argument and the span of its node in the layer that holds the list."""
 
@@ -51,7 +51,7 @@ def scalar_word(node: Node, *, in_flow: bool = False) -> Word:
     return Word(text, layer, 0, len(text))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ItemPlace:
     """A list's arguments. `flow`: [a, b]; else one to a line behind a dash."""
 
@@ -173,7 +173,7 @@ class ItemPlace:
         return Splice(begin, layer.finish(end) if end > start else begin, text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartsPlace:
     """Arguments spread over several nodes: an entry point and a command. New ones go to the last."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble, read_arguments
 from qvl_doctor.core.launch.command import LaunchCommand
@@ -15,9 +14,10 @@ from qvl_doctor.core.launch.recognise import Program, find_nested, find_server
 from qvl_doctor.core.launch.shell import ARGUMENTS, Lexer
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
 from qvl_doctor.core.launch.yaml_nodes import Node, indent_of, line_end, newline_of, scalar_layer, written_scalar
+from qvl_doctor.core.records import record, replace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """The words of one node: an entry point, a command, arguments."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
 
 from qvl_doctor.core.launch.article import HINT, article_commands, without_prompts
 from qvl_doctor.core.launch.assemble import Context
@@ -20,6 +19,7 @@ from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.systemd import systemd_commands
 from qvl_doctor.core.launch.values import Layer, LineIndex, Problem, YamlSupportMissing
 from qvl_doctor.core.launch.yaml_nodes import YamlError, documents
+from qvl_doctor.core.records import replace
 
 MAX_CHARACTERS = 2 * 1024 * 1024  # some 10 s of the densest hostile text; an article of that size takes far less
 _PSEUDO_CALL = re.compile(r"\s*(?:Async)?LLM(?:Engine)?(\([\w -]{0,40}\))(?=\s+-|\s*$)")

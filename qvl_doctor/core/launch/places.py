@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from qvl_doctor.core.launch.quoting import compact_json, quoted
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
+from qvl_doctor.core.records import record
 
 Splices = list[Splice]
 
@@ -41,7 +41,7 @@ class Place(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvSlot:
     """One assignment of a variable."""
 
@@ -51,13 +51,13 @@ class EnvSlot:
     remove: Callable[[], Splice | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvPlace:
     slots: tuple[EnvSlot, ...]
     add: Callable[[str, str], Splice | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OptionSlot:
     """One option of the container: "--shm-size"."""
 
@@ -66,7 +66,7 @@ class OptionSlot:
     remove: Callable[[], Splice | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OptionPlace:
     slots: tuple[OptionSlot, ...]
     add: Callable[[str, str | None], Splice | None]
@@ -114,7 +114,7 @@ def removal(layer: Layer, lstart: int, lend: int, *, inserted: bool = False) -> 
     return splice(layer, begin, lend, "")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShellPlace:
     """Arguments in shell text, at the top or inside another language's string."""
 

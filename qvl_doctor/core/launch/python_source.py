@@ -8,7 +8,6 @@ import re
 import shlex
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from qvl_doctor.core.launch.argv import Arguments, canonical
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble
@@ -17,6 +16,7 @@ from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, Splices
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.recognise import Program
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
+from qvl_doctor.core.records import field, record, replace
 
 MAX_PYTHON_CHARACTERS = 1_000_000
 MAX_CALLS = 500
@@ -62,7 +62,7 @@ class _Positions:
         )
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Names:
     """What the module assigns plainly."""
 
@@ -221,7 +221,7 @@ def _slot(name: str, value: str, span: tuple[int, int], layer: Layer) -> EnvSlot
     return EnvSlot(name, value, write, lambda: None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """One keyword: its own layer span and that of its value."""
 
@@ -383,7 +383,7 @@ def literal_text(value: str | None, *, off: bool, like: str) -> str:
     return _string(value, like)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallPlace:
     """Keyword arguments of a call."""
 

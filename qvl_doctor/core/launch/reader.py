@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -28,6 +27,7 @@ from qvl_doctor.core.launch.recognise import (
 )
 from qvl_doctor.core.launch.shell import SH, Dialect, Lexer, Note, Statement, Token, statements
 from qvl_doctor.core.launch.values import Escape, Flag, Layer, LostLine, Problem, Splice, Word
+from qvl_doctor.core.records import field, record, replace
 
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{"))
 _CALL = re.compile(r"(?:Async)?LLM(?:Engine)?[(_]")
@@ -37,7 +37,7 @@ MAX_LOST = 200  # lines behind a broken one that are shown
 MAX_NESTING = 4  # bash -c within bash -c
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvEntry:
     """An assignment in force for the command: `value` alone, and the token that holds it."""
 
@@ -49,7 +49,7 @@ class EnvEntry:
     sole: tuple[int, int] | None = None  # span of the export statement, if it holds nothing else
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Session:
     """What the shell knows when it comes to a statement."""
 
@@ -284,7 +284,7 @@ def _entry(word: Word) -> EnvEntry:
     return EnvEntry(word.value[: index - 1], value_part(word, index), word.layer, word.lstart, word.lend)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CommandBuilder:
     """One command out of one statement's words."""
 

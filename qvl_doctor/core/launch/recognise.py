@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.launch import docker
 from qvl_doctor.core.launch.argv import is_flag
 from qvl_doctor.core.launch.values import Word
+from qvl_doctor.core.records import record
 
 if TYPE_CHECKING:
     from qvl_doctor.core.launch.command import Server
@@ -47,7 +47,7 @@ def basename(value: str) -> str:
     return value.rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """`words[start:end]` start a server; the rest are its arguments."""
 

@@ -8,10 +8,10 @@ Typographic quotes and odd spaces of web pages are read as they were meant, and 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Literal
 
 from qvl_doctor.core.launch.values import Layer
+from qvl_doctor.core.records import field, record
 
 PieceKind = Literal["text", "variable", "substitution", "template"]
 TokenKind = Literal["word", "operator", "redirection", "comment", "newline"]
@@ -32,7 +32,7 @@ _ANSI_C_PLAIN = re.compile(r"[^'\\]+")
 _ANSI_C = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "r": "\r"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """A run of a word: text that runs in step with the layer from `start` on, or one thing to expand."""
 
@@ -43,7 +43,7 @@ class Piece:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Token:
     kind: TokenKind
     start: int  # layer positions
@@ -52,7 +52,7 @@ class Token:
     pieces: tuple[Piece, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Note:
     """A problem at a layer position."""
 
@@ -61,7 +61,7 @@ class Note:
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Statement:
     """A simple command: words and redirections up to an operator or a line's end."""
 
@@ -80,7 +80,7 @@ class Statement:
         return min(first, default=self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dialect:
     """`operators`: ; & | and redirections mean something; `newline_ends`: a line's end ends the command."""
 

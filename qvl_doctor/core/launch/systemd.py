@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 from qvl_doctor.core.launch.assemble import Context
 from qvl_doctor.core.launch.command import LaunchCommand
@@ -12,13 +11,14 @@ from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, removal, splice
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.shell import ARGUMENTS, Lexer
 from qvl_doctor.core.launch.values import Layer, Splice, Word
+from qvl_doctor.core.records import record, replace
 
 _LINE = re.compile(r"^[ \t]*(?P<key>[A-Za-z]+)[ \t]*=[ \t]*", re.MULTILINE)
 _SECTION = re.compile(r"^\[(?P<name>[^\]\n]{1,80})\]", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*=")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """KEY=value with its continuation lines; layer spans."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from qvl_doctor.core.records import field, record
 
 Arity = Literal["switch", "one", "many", "optional"]
 Escape: TypeAlias = Callable[[str], "str | None"]
@@ -20,7 +21,7 @@ def unescaped(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layer:
     """Text as an inner language sees it, with the way back to the document.
 
@@ -61,7 +62,7 @@ class Layer:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One argument after unquoting and expansion; `raw` and `lstart:lend` as it stands in its layer."""
 
@@ -96,7 +97,7 @@ class Word:
         return min(run[1] + index - run[0], self.lend)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     """One option as given. `start:end` is its span in the document with its value; `line` counts from 1."""
 
@@ -111,10 +112,10 @@ class Flag:
     values: tuple[str, ...] = ()  # one by one, where a flag takes several
     joined: bool = False  # --flag=value in one word
     unresolved: bool = False
-    words: tuple[Word, ...] = field(default=(), repr=False, compare=False)
+    words: tuple[Word, ...] = field(default=(), aside=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LostLine:
     """A line of flags that the shell does not pass on, since the line before lacks its backslash."""
 
@@ -122,7 +123,7 @@ class LostLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """Something in the spelling that the shell or vLLM will not read as it was meant."""
 
@@ -141,13 +142,13 @@ class Problem:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mount:
     source: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerFacts:
     """What the container is given, by docker run, compose or a manifest."""
 
@@ -165,7 +166,7 @@ class ContainerFacts:
     kind: Literal["docker", "compose", "kubernetes", "dockerfile"] = "docker"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Splice:
     """Replace `start:end` of the document by `text`."""
 

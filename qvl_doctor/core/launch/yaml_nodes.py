@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from qvl_doctor.core.launch.values import Escape, Layer, YamlSupportMissing
+from qvl_doctor.core.records import record
 
 MAX_YAML_CHARACTERS = 200_000  # of one document; the parser takes some 17 µs a character
 _MAX_DEPTH = 60
@@ -26,7 +26,7 @@ class YamlError(Exception):
     """Not YAML, or too large; the message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """A node of a YAML text: `start:end` are positions in the layer that was parsed."""
 
@@ -149,7 +149,7 @@ def documents(layer: Layer) -> Iterator[Node]:
         raise YamlError(f"not readable as YAML: {type(error).__name__}") from error
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Characters:
     """Decoded text with the layer span of each character."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 from qvl_doctor.core.logs.echoes import RequestCounts
 from qvl_doctor.core.logs.failures import FailureLog
@@ -11,13 +10,14 @@ from qvl_doctor.core.logs.model import Failure, LogMatch, Matches, OomReport, Ph
 from qvl_doctor.core.logs.phases import RANK
 from qvl_doctor.core.logs.sightings import FIRST, LARGEST, SMALLEST
 from qvl_doctor.core.logs.stats import StatsFold
+from qvl_doctor.core.records import record, replace
 
 FIRST_MATCHES = 4
 _DEATHS = frozenset({"died", "Killed", "crash"})
 _NEAR_LINES = 600  # a fatal error's traceback stands within so many lines of the note of the death
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Found:
     count: int
     first: list[LogMatch]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 
 from qvl_doctor.core.logs.lines import Line
 from qvl_doctor.core.logs.model import Failure
 from qvl_doctor.core.logs.phases import phase_of_frames
 from qvl_doctor.core.logs.tracebacks import Raised, shown
+from qvl_doctor.core.records import field, record, replace
 
 # Lines, not exceptions, that end a server: (regex, type of the failure, whether it only reports another's end).
 FATAL_LINES: tuple[tuple[str, str, bool], ...] = (
@@ -60,7 +60,7 @@ _PYTORCH_NOTE = re.compile(r" If reserved but unallocated memory is large.*")
 FAILURES_KEPT = 40  # of one start
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Entry:
     failure: Failure
     raised: Raised | None

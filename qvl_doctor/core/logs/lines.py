@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from qvl_doctor.core.records import record
 
 _LEVEL = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
 _PROCESS = r"\((?P<process>[A-Za-z][\w:. =+-]{0,60}?) ?,?pid=(?P<pid>\d{1,10})(?:, ?ip=[\w.:]{1,45})?\) ?"
@@ -49,7 +50,7 @@ _JSON_TEXT = ("log", "message", "msg", "MESSAGE", "textPayload")
 _EMBEDDED_REACH = 8000  # characters looked through for a second prefix
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """A cleaned line. `text` runs from vLLM's own prefix to the end, `message` is what follows that prefix."""
 

@@ -7,8 +7,9 @@ cleaned of control characters, bounded, and has its secrets masked. `where` is "
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from qvl_doctor.core.records import field, record
 
 Phase = Literal["unknown", "start", "config", "weights", "profile", "kv", "capture", "warmup", "ready", "serving"]
 State = Literal["failed", "starting", "ready", "degraded", "unknown"]
@@ -17,7 +18,7 @@ Value = str | int | float
 TEXT_LIMIT = 600  # characters kept of one line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinePattern:
     """One rule regex; several may share a key (any of them counts for it). Searched in a line's message."""
 
@@ -25,7 +26,7 @@ class LinePattern:
     regex: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sighting:
     """A figure and the line that states it."""
 
@@ -34,7 +35,7 @@ class Sighting:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogMatch:
     """One line in which a pattern was found; `groups` holds only the named groups that took part."""
 
@@ -47,7 +48,7 @@ class LogMatch:
     process: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Matches:
     """All sightings of one pattern key: how many, the first few, the last."""
 
@@ -56,7 +57,7 @@ class Matches:
     last: LogMatch
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failure:
     """One fault, however many processes and handlers quote it.
 
@@ -82,7 +83,7 @@ class Failure:
     in_engine_loop: bool = False  # raised where the engine serves all requests: it ends with it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OomReport:
     """PyTorch's own account of a failed allocation on a GPU; figures that it garbles (16 EiB) are None."""
 
@@ -105,7 +106,7 @@ class OomReport:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EngineStats:
     """The engine's own statistics lines, folded. Durations come from the lines' clock; percent is 0 to 100."""
 
@@ -142,7 +143,7 @@ class EngineStats:
     preemption_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogSummary:
     """Everything that one log says. With several starts in it, of the deciding one (see `reader`)."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from qvl_doctor.core.logs import oom
@@ -48,6 +47,7 @@ from qvl_doctor.core.logs.texts import kept, without_requests
 from qvl_doctor.core.logs.tracebacks import TracebackCollector, shown
 from qvl_doctor.core.logs.values import mapping
 from qvl_doctor.core.masking import masked
+from qvl_doctor.core.records import replace
 
 _CACHED_LINE = 1024  # bytes; longer lines are seldom alike
 _CACHED_LINES = 20_000

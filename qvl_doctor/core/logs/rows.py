@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain
 
@@ -22,6 +21,7 @@ from qvl_doctor.core.logs.prefilter import Index, required_skeletons
 from qvl_doctor.core.logs.sightings import SIGHTING_PATTERNS
 from qvl_doctor.core.logs.texts import bounded
 from qvl_doctor.core.logs.tracebacks import ALONE_REGEX, CHAIN_REGEX, FRAME_REGEX, HEADER_REGEX
+from qvl_doctor.core.records import record
 
 SEARCH_REACH = 4000  # characters of a message that rules look at, and as many at its end
 SEARCH_REACH_SLOW = 500  # the same for regexes of cubic cost
@@ -56,7 +56,7 @@ PHASES, FATAL, SINGLE, RULES = accumulate(len(group) for group in _GROUPS)
 TRACING = frozenset(SINGLE + row for row in (HEADER, FRAME, ALONE, CHAIN))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepared:
     """What is known of a regex before it is run."""
 

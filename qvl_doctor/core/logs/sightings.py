@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from qvl_doctor.core.logs.model import Phase, Value
+from qvl_doctor.core.records import record
 
 _F = r"-?\d[\d.,]*"  # a number as Python formats it, with or without thousands separators
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SightingPattern:
     """A line that states facts; reaching it means having reached `phase` (None: says nothing of it)."""
 

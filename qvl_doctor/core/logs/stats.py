@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 from qvl_doctor.core.logs.model import EngineStats
 from qvl_doctor.core.logs.texts import kept
+from qvl_doctor.core.records import field, record
 
 # The mark of a statistics line; what follows is put together from optional parts.
 STATS_REGEX = r"Avg prompt throughput: "
@@ -44,7 +44,7 @@ def seconds_of(stamp: str | None) -> float | None:
     return days * _DAY_SECONDS + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Spell:
     """How long a condition has held without a break, and the longest such time."""
 
@@ -62,7 +62,7 @@ class _Spell:
         self.longest = max(self.longest, now - self.since)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Engine:
     """One engine's running conditions."""
 
@@ -72,7 +72,7 @@ class _Engine:
     grown: int = 0  # lines in a row over which the queue grew
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Series:
     """Last, largest and mean of a figure; lines that do not state it are left out."""
 

@@ -6,9 +6,9 @@ A stream is (container, process, logging call): the lines of one traceback share
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from qvl_doctor.core.logs.lines import Line
+from qvl_doctor.core.records import field, record
 
 HEADER_REGEX = r"Traceback \(most recent call last\)"
 FRAME_REGEX = r'^[ |]*File "(?P<path>[^"\n]{1,400})", line \d{1,7}(?:, in (?P<function>[^\n]{1,160}))?'
@@ -45,7 +45,7 @@ _AFTERWARDS = 12  # lines of the stream after the exception that may still belon
 _MESSAGE_LIMIT = 2000
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Raised:
     """An exception as a log states it. `continues` is the one in whose handling it was raised."""
 
@@ -57,7 +57,7 @@ class Raised:
     in_traceback: bool = True
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Stream:
     frames: list[str] = field(default_factory=list)
     open: bool = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm.knowledge import Knowledge
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Move:
     """A flag that some releases do not take, and what to use instead. See the head of the data file for the fields."""
 
@@ -39,7 +39,7 @@ class Move:
         return (*names, *(n.partition(".")[0] for n in (self.to, self.into) if n is not None))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Effect:
     """A flag that is taken and does nothing, where these conditions hold."""
 
@@ -51,7 +51,7 @@ class Effect:
     why: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Advice:
     """The whole data file."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
 from typing import Any
 
+from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.vllm.field_arguments import dialect_of, get_field, make_get_kwargs
 from qvl_doctor.core.vllm.interpreter import Interpreter, OutOfBudgetError
 from qvl_doctor.core.vllm.knowledge import FlagFact, Nargs, ParserTraits, negations_of
@@ -55,7 +55,7 @@ _DEPRECATION = re.compile(r"deprecated\b", re.IGNORECASE)
 MAX_NOTE = 240
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandLine:
     """Everything read about the command line of a tree."""
 

@@ -6,9 +6,9 @@ Its body is not interpreted; the few ways in which it differs between releases a
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm.evaluator import Evaluator
 from qvl_doctor.core.vllm.source_tree import Module
 from qvl_doctor.core.vllm.static_values import (
@@ -27,7 +27,7 @@ _DICTS = frozenset({"dict", "Dict"})
 _UNIONS = frozenset({"Union", "Optional", "UnionType"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """One field of a configuration dataclass: its type, its default (UNKNOWN if it needs running), its docstring."""
 
@@ -38,7 +38,7 @@ class Field:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dialect:
     """How this release's `get_kwargs` treats types."""
 

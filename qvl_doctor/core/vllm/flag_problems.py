@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qvl_doctor.core.findings import Edit, Safety
 from qvl_doctor.core.masking import masked
+from qvl_doctor.core.records import field, record
 from qvl_doctor.core.vllm.advice import Advice
 from qvl_doctor.core.vllm.knowledge import FlagFact, Knowledge
 
@@ -31,7 +31,7 @@ NEVER, NOT_YET, REMOVED, DEPRECATED, TYPO, INVALID, NO_EFFECT, CONFLICT, LIMIT, 
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlagProblem:
     """One thing wrong with one flag of a command.
 
@@ -53,7 +53,7 @@ class FlagProblem:
     edits: tuple[Edit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """A command, the release to judge it by, and what else is known."""
 
@@ -119,7 +119,7 @@ def written(flag: Flag) -> str:
     return masked(text)[:MAX_EVIDENCE]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spelled:
     """An option string as the parser sees it, and what the release makes of it."""
 

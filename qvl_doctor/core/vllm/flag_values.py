@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qvl_doctor.core.findings import Edit
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vision import default_cap_pixels
 from qvl_doctor.core.vllm.flag_problems import (
     INVALID,
@@ -37,7 +37,7 @@ _POWERS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """Bounds of a number: low <= value <= high (`open_low`: low < value)."""
 

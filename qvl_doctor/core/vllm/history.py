@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm import packing
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Basis = Literal["release", "installation", "nearest"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlagHistory:
     """When an option existed. `releases`: all known releases that take it, oldest first; `since`, `until`: the first
     and the last of them (`until` None while it still exists); `removed_in`: the first release after `until`;
@@ -121,8 +121,8 @@ def _paired_spans(flags: packing.Packed, option: str) -> list[tuple[int, int, in
         run = flags["runs"].get(f"--{option[5:]}", ())
         found += [span for span in packing.spans(run) if flags["facts"][span[2]][1]]
     parser = flags["parser"]
-    for first, last, record in packing.spans(parser["runs"]):
-        for prefix, inverse in parser["facts"][record][5]:
+    for first, last, fact in packing.spans(parser["runs"]):
+        for prefix, inverse in parser["facts"][fact][5]:
             if not option.startswith(inverse):
                 continue
             run = flags["runs"].get(prefix + option.removeprefix(inverse), ())

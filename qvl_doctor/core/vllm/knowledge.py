@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm import packing
 from qvl_doctor.core.vllm.history import Basis, FlagHistory, as_version, history_of
 
@@ -19,7 +19,7 @@ Nargs = Literal["switch", "one", "many", "optional"]
 Load = Callable[[str], packing.Packed]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlagFact:
     """One option of the server's command line in one release.
 
@@ -53,7 +53,7 @@ class FlagFact:
         return self.value.startswith("json")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParserTraits:
     """What the release's parser class adds to argparse.
 
@@ -72,7 +72,7 @@ class ParserTraits:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvironmentFact:
     """An environment variable of a release: its annotated type, its default, its choices."""
 
@@ -82,7 +82,7 @@ class EnvironmentFact:
     choices: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetricFact:
     """A metric as a scrape shows it; `labels` None: not known; `hidden`: only shown on demand."""
 
@@ -94,7 +94,7 @@ class MetricFact:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BatchDefaults:
     """Defaults for one class of GPU. The first row of a release whose conditions hold is the one in force.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm.interpreter import Interpreter, OutOfBudgetError
 from qvl_doctor.core.vllm.source_tree import Module, Program
 from qvl_doctor.core.vllm.static_values import ClassValue, FuncValue
@@ -24,7 +24,7 @@ _REQUIREMENTS = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Architecture:
     """A model class name (of config.json) that the release loads; `group` is the table of the registry."""
 
@@ -32,7 +32,7 @@ class Architecture:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QuantizationMethod:
     """A value of --quantization; `min_capability` is 75 for compute capability 7.5, None where it is not stated."""
 

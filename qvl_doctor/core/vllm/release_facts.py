@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
+from qvl_doctor.core.records import astuple
 from qvl_doctor.core.vllm.batch_reader import read_batch_defaults
 from qvl_doctor.core.vllm.cli_reader import read_command_line
 from qvl_doctor.core.vllm.environment_reader import read_environment
@@ -58,7 +58,7 @@ def read_release(tree: SourceTree) -> dict[str, Any] | None:
         "architectures": {a.name: a.group for a in read_architectures(program)},
         "quantization": {q.name: q.min_capability for q in read_quantization(program)},
         "requires": read_requirements(metadata),
-        "batch": [list(asdict(row).values()) for row in read_batch_defaults(program)],
+        "batch": [list(astuple(row)) for row in read_batch_defaults(program)],
     }
 
 

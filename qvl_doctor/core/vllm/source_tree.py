@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from qvl_doctor.core.records import field, record
 
 MAX_SOURCE_BYTES = 4_000_000  # the largest module of any vLLM release is below 400 kB
 
@@ -23,7 +24,7 @@ class SourceTree(Protocol):
         """The METADATA file of the distribution, or None (a checkout has none)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Imported:
     """A name bound by an import: `attribute` is None where the module itself is bound."""
 
@@ -34,7 +35,7 @@ class Imported:
 Binding = ast.expr | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | Imported
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Module:
     """One parsed file: what each top-level name is bound to at run time, as far as that is plain to see."""
 

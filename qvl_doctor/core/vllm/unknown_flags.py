@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.findings import Edit
+from qvl_doctor.core.records import replace
 from qvl_doctor.core.vllm.advice import Move
 from qvl_doctor.core.vllm.flag_problems import NEVER, NO_EFFECT, NOT_YET, REMOVED, TYPO, Check, FlagProblem, Spelled
 from qvl_doctor.core.vllm.flag_values import judge_value
