@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qvl_doctor.core.facts import Known, Value, as_number
 from qvl_doctor.core.findings import Evidence
 from qvl_doctor.core.host import HostFacts
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 MIB = 1 << 20
-_WSL = re.compile(r"\bwsl", re.IGNORECASE)
+_WSL = lazy_regex(r"\bwsl", re.IGNORECASE)
 _JSON_DEPTH = 3  # levels of a JSON flag that become facts
 
 
@@ -202,7 +203,7 @@ def _stats_facts(log: LogSummary) -> Iterator[tuple[str, Known]]:
         where, text = getattr(stats, f"{prefix}_where", None), getattr(stats, f"{prefix}_text", None)
         if where is not None:
             shown_by[prefix] = Evidence("log", where, text or "")
-    for name in type(stats).__dataclass_fields__:
+    for name in type(stats).__match_args__:
         value: Any = getattr(stats, name)
         if isinstance(value, bool | int | float):
             evidence = next((one for prefix, one in shown_by.items() if name.startswith(prefix)), last)
