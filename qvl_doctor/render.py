@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
 from qvl_doctor.core.diagnose import CommandReport, Report
 from qvl_doctor.core.findings import Edit, Evidence, Finding
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import parse as log_line
 from qvl_doctor.core.masking import masked
 from qvl_doctor.core.records import record
@@ -20,7 +20,7 @@ _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36", "g
 _MARKS = {"critical": "✗", "error": "✗", "warning": "!", "info": "i"}
 _EVIDENCE_CHARACTERS = 400
 _LABEL_CELLS = 9
-_ATOM = re.compile(r"\s+|[^\s\u2e80-\uffef]+|[\u2e80-\uffef]")  # words; CJK breaks anywhere
+_ATOM = lazy_regex(r"\s+|[^\s\u2e80-\uffef]+|[\u2e80-\uffef]")  # words; CJK breaks anywhere
 
 
 @record

@@ -11,12 +11,13 @@ from packaging.version import Version
 
 from qvl_doctor.core.facts import Value, View, as_number, as_version, shown
 from qvl_doctor.core.findings import Evidence
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 ClauseOp = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in", "~", "!~", "present", "absent"]
 
-_CLAUSE = re.compile(r"^\s*(==|!=|<=|>=|<|>|not in\b|in\b|!~|~|present\b|absent\b)\s*(.*?)\s*$", re.DOTALL)
-_FACT_NAME = re.compile(r"^[a-z_][a-z0-9_]*(\.[A-Za-z0-9_]+)+$")
+_CLAUSE = lazy_regex(r"^\s*(==|!=|<=|>=|<|>|not in\b|in\b|!~|~|present\b|absent\b)\s*(.*?)\s*$", re.DOTALL)
+_FACT_NAME = lazy_regex(r"^[a-z_][a-z0-9_]*(\.[A-Za-z0-9_]+)+$")
 _SEARCHED_CHARACTERS = 4000  # bounds the time of a pattern over a fact's text
 
 NAMESPACES = frozenset(

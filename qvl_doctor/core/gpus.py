@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record, replace
 
 GIB: Final = 1 << 30
@@ -169,23 +170,23 @@ def _number(value: object) -> float | None:
 # --- reading what people write -------------------------------------------------------------------------------------
 
 _PREFIX = r"(?:(?:nvidia|geforce|rtx|gtx|tesla|quadro|amd|instinct|radeon|ascend|huawei|atlas|intel)[\s_-]{0,3}){0,4}"
-_SIZE = re.compile(
+_SIZE = lazy_regex(
     r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)\s{0,2}(gib|gb|g)(?![a-z0-9.])(?!\s{0,2}(?:ram|ddr|shm|disk|host|内存))"
 )
-_SIZE_MIB = re.compile(r"(?<![\w.])(\d{4,7})\s{0,2}(?:mib|mb)(?![a-z])")
-_USABLE = re.compile(r"(?<![\w.])(\d{1,3}\.\d{1,2})\s{0,2}gib")
-_MIG = re.compile(r"(?<![\w.])(\d{1,2}c\.)?(\d)g\.(\d{1,3})gb")
-_OF = re.compile(r"(?<![\w.])(\d{1,4})\s{1,3}of\s{1,3}(?:the\s{1,3})?(\d{1,4})\s{0,2}(?:x|gpus?|cards?)?(?=\s|$)")
-_NODES = re.compile(
+_SIZE_MIB = lazy_regex(r"(?<![\w.])(\d{4,7})\s{0,2}(?:mib|mb)(?![a-z])")
+_USABLE = lazy_regex(r"(?<![\w.])(\d{1,3}\.\d{1,2})\s{0,2}gib")
+_MIG = lazy_regex(r"(?<![\w.])(\d{1,2}c\.)?(\d)g\.(\d{1,3})gb")
+_OF = lazy_regex(r"(?<![\w.])(\d{1,4})\s{1,3}of\s{1,3}(?:the\s{1,3})?(\d{1,4})\s{0,2}(?:x|gpus?|cards?)?(?=\s|$)")
+_NODES = lazy_regex(
     r"(?<![\w.])(\d{1,3})\s{0,2}(?:nodes?|machines?|hosts?|servers?|台|机|节点)(?![a-z])\s{0,2}(?:x|of|with|each)?"
 )
-_LEADING = re.compile(r"(?<![\w.])((?:\d{1,3}\s{0,2}x\s{0,2}){1,3})(?!\s*$)|(?<![\w.])(\d{1,3})\s{0,2}x\s*$")
-_TRAILING = re.compile(r"(?:\s{0,2}x\s{0,2}|:)(\d{1,3})\s{0,2}$")
-_UNITS = re.compile(r"(?<![\w.])(\d{1,4})\s{0,2}(?:(gpus?|cards?)(?![a-z])|(npus?)(?![a-z])|[卡张块片个])")
-_BARE = re.compile(r"^\s{0,3}(\d{1,3})\s{1,3}(?=[a-z])")
+_LEADING = lazy_regex(r"(?<![\w.])((?:\d{1,3}\s{0,2}x\s{0,2}){1,3})(?!\s*$)|(?<![\w.])(\d{1,3})\s{0,2}x\s*$")
+_TRAILING = lazy_regex(r"(?:\s{0,2}x\s{0,2}|:)(\d{1,3})\s{0,2}$")
+_UNITS = lazy_regex(r"(?<![\w.])(\d{1,4})\s{0,2}(?:(gpus?|cards?)(?![a-z])|(npus?)(?![a-z])|[卡张块片个])")
+_BARE = lazy_regex(r"^\s{0,3}(\d{1,3})\s{1,3}(?=[a-z])")
 _NARROW: Final = str.maketrans("×✕*（），：", "xxx(),:", "®™")
 _WORDS: Final = {"单": 1, "一": 1, "双": 2, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "八": 8, "十六": 16}
-_WORD = re.compile("(" + "|".join(sorted(_WORDS, key=len, reverse=True)) + ")(?=[卡张块片个台机])")
+_WORD = lazy_regex("(" + "|".join(sorted(_WORDS, key=len, reverse=True)) + ")(?=[卡张块片个台机])")
 
 
 @record

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 
+from qvl_doctor.core.lazy_regex import lazy_regex
+
 MASK = "****"
 
 # Any text that holds a secret in a form known below holds one of these (case-insensitively).
-_TRIGGER = re.compile(
+_TRIGGER = lazy_regex(
     r"key|token|secret|passw|authorization|bearer|sk-|hf_|gh[pousr]_|credential|://[^\s/@]{1,200}@", re.IGNORECASE
 )
 
@@ -22,7 +24,7 @@ _BREAK = r"""[ \t]{0,20}(?:\\?\r?\n[ \t]{0,80}(?:-[ \t]{1,20})?)"""
 # Further values of a flag that takes several; a word with a slash is rather the model that follows.
 _FURTHER = r"""(?:(?:[ \t]{1,20}|,\s{0,80}|[ \t]{0,20}\\\r?\n[ \t]{0,80}|\r?\n[ \t]{0,80}-[ \t]{1,20})
     (?:"(?!-)[^"\n/]{1,4096}"|'(?!-)[^'\n/]{1,4096}'|(?![-\\])[^\s"'`,;:=()[\]{}<>|&/]{1,4096}(?=[\s"'`,;)\]}<>|&]|\Z)))"""
-_FLAG = re.compile(
+_FLAG = lazy_regex(
     r"""(?P<name>(?<![A-Za-z0-9_.-])--?(?:[A-Za-z0-9_.]+[-_.]){0,4}
             (?:(?P<several>api[-_]?key)|token|secret|password|passwd)(?![A-Za-z0-9_.-]))
         (?P<gap>["']?(?:\s{0,3}=\s{0,3}|,\s{0,80}|"""
@@ -37,7 +39,7 @@ _FLAG = re.compile(
 )
 # A variable or key whose value is secret. The name is bounded, so that a long run of word characters cannot make the
 # match quadratic.
-_NAMED = re.compile(
+_NAMED = lazy_regex(
     r"""(?P<name>(?<![A-Za-z0-9_.-])
             (?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:TOKEN|SECRET|PASSWORD|PASSWD|API[_-]?KEY|ACCESS[_-]?KEY|SECRET[_-]?KEY)
             (?![A-Za-z0-9_.-]))
@@ -49,31 +51,31 @@ _NAMED = re.compile(
     + r"""){0,64}|))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_SPACED_ENV = re.compile(
+_SPACED_ENV = lazy_regex(
     r"""(?P<head>\b(?:ENV|setenv|set[ ]-g?x)\s{1,3}[A-Za-z0-9_]{0,80}(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_?KEY)
         [ \t]{1,3})(?P<value>"""
     + _VALUE
     + r")",
     re.IGNORECASE | re.VERBOSE,
 )
-_YAML_ENV = re.compile(
+_YAML_ENV = lazy_regex(
     r"""(?P<head>name:\s{0,3}["']?[A-Za-z0-9_]{0,80}(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_?KEY)["']?\s{1,80}value:\s{0,3})
         (?P<value>"""
     + _VALUE
     + r")",
     re.IGNORECASE | re.VERBOSE,
 )
-_BEARER = re.compile(r"(?P<head>\b(?:Bearer|Basic)\s{1,3})(?P<value>[A-Za-z0-9._~+/=-]{4,4096})", re.IGNORECASE)
-_TOKENS = re.compile(r"(?<![A-Za-z0-9_])(?:sk-|hf_|gh[pousr]_)[A-Za-z0-9_-]{8,512}")
-_USERINFO = re.compile(r"(?P<head>://[^\s/:@]{1,100}:)(?P<value>[^\s/@]{1,200})(?=@)")
+_BEARER = lazy_regex(r"(?P<head>\b(?:Bearer|Basic)\s{1,3})(?P<value>[A-Za-z0-9._~+/=-]{4,4096})", re.IGNORECASE)
+_TOKENS = lazy_regex(r"(?<![A-Za-z0-9_])(?:sk-|hf_|gh[pousr]_)[A-Za-z0-9_-]{8,512}")
+_USERINFO = lazy_regex(r"(?P<head>://[^\s/:@]{1,100}:)(?P<value>[^\s/@]{1,200})(?=@)")
 
 # What follows such a name without being a secret: a bare word after blanks must look like one.
-_HARMLESS = re.compile(
+_HARMLESS = lazy_regex(
     r"(?i:none|null|true|false|empty|\*+|\$\{?\w+\}?|<[^<>]*>|is|was|are|for|the|to|and|or|of|in|not)"
 )
 
 
-_EACH_VALUE = re.compile(_VALUE)
+_EACH_VALUE = lazy_regex(_VALUE)
 
 
 def _mask_named(match: re.Match[str]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from qvl_doctor.core.facts import View
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.masking import masked
 
-_PLACEHOLDER = re.compile(r"\{([a-z]+(?:\.[A-Za-z0-9_]+)+)\}")
-_OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+_PLACEHOLDER = lazy_regex(r"\{([a-z]+(?:\.[A-Za-z0-9_]+)+)\}")
+_OPTIONAL = lazy_regex(r"\[\[(.*?)\]\]", re.DOTALL)
 _SHOWN_CHARACTERS = 300  # of one filled-in value
 
 

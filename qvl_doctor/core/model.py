@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record, replace
 
 Basis = Literal["config", "table", "name"]
@@ -297,14 +298,14 @@ _MOE_ARCHITECTURES: Final = {
 
 # Family marks as people spell them: "Qwen2.5-VL", "qwen2_5_vl", "qwen25vl", "Qwen3-VL", "QVQ", "Qwen3.6".
 _FAMILIES: Final = (
-    ("qwen2_5_omni", re.compile(r"qwen-?2[.-]?5-?omni")),
-    ("qwen3_omni", re.compile(r"qwen-?3-?omni")),
-    ("qwen2_5_vl", re.compile(r"qwen-?2[.-]?5-?vl")),
-    ("qwen2_vl", re.compile(r"qwen-?2-?vl|(?<![a-z])qvq(?![a-z])")),
-    ("qwen3_vl", re.compile(r"qwen-?3-?vl")),
-    ("qwen3_5", re.compile(r"qwen-?3[.-][5-9](?![\d.]?\d*b)")),
+    ("qwen2_5_omni", lazy_regex(r"qwen-?2[.-]?5-?omni")),
+    ("qwen3_omni", lazy_regex(r"qwen-?3-?omni")),
+    ("qwen2_5_vl", lazy_regex(r"qwen-?2[.-]?5-?vl")),
+    ("qwen2_vl", lazy_regex(r"qwen-?2-?vl|(?<![a-z])qvq(?![a-z])")),
+    ("qwen3_vl", lazy_regex(r"qwen-?3-?vl")),
+    ("qwen3_5", lazy_regex(r"qwen-?3[.-][5-9](?![\d.]?\d*b)")),
 )
-_SIZE = re.compile(r"(?<![\d.a-z])(\d{1,3}(?:\.\d)?)b(?:-?a(\d{1,3}(?:\.\d)?)b)?(?![a-z0-9])")
+_SIZE = lazy_regex(r"(?<![\d.a-z])(\d{1,3}(?:\.\d)?)b(?:-?a(\d{1,3}(?:\.\d)?)b)?(?![a-z0-9])")
 
 
 def model_spec(name_or_path: str, table: ModelTable) -> ModelSpec | None:
@@ -382,21 +383,21 @@ def _tail_path(name: str) -> str:
 
 
 _QUANTIZATIONS: Final = (
-    (re.compile(r"(?<![a-z])nvfp4|(?<![a-z])fp4(?![a-z\d])"), Quantization("modelopt_fp4", 4, 16)),
-    (re.compile(r"gptq-?(?:int)?-?8|gptq.{0,12}w8a16"), Quantization("gptq", 8, 128)),
-    (re.compile(r"(?<![a-z])gptq|autoround|auto-round"), Quantization("gptq", 4, 128)),
-    (re.compile(r"(?<![a-z])awq"), Quantization("awq", 4, 128)),
-    (re.compile(r"w8a8|int8-dynamic"), Quantization("compressed-tensors", 8)),
-    (re.compile(r"w8a16"), Quantization("compressed-tensors", 8, 128)),
-    (re.compile(r"w4a16"), Quantization("compressed-tensors", 4, 128)),
-    (re.compile(r"(?<![a-z])fp8"), Quantization("fp8", 8)),
-    (re.compile(r"bnb|bitsandbytes|unsloth.{0,80}4-?bit"), Quantization("bitsandbytes", 4, 64)),
-    (re.compile(r"q8-0"), Quantization("gguf", 8.5)),
-    (re.compile(r"q6-k"), Quantization("gguf", 6.56)),
-    (re.compile(r"q5-"), Quantization("gguf", 5.7)),
-    (re.compile(r"gguf|q4-|iq4"), Quantization("gguf", 4.85)),
-    (re.compile(r"(?<![a-z])int8(?![a-z\d])"), Quantization("gptq", 8, 128)),
-    (re.compile(r"(?<![a-z])int4(?![a-z\d])|4-?bit"), Quantization("gptq", 4, 128)),
+    (lazy_regex(r"(?<![a-z])nvfp4|(?<![a-z])fp4(?![a-z\d])"), Quantization("modelopt_fp4", 4, 16)),
+    (lazy_regex(r"gptq-?(?:int)?-?8|gptq.{0,12}w8a16"), Quantization("gptq", 8, 128)),
+    (lazy_regex(r"(?<![a-z])gptq|autoround|auto-round"), Quantization("gptq", 4, 128)),
+    (lazy_regex(r"(?<![a-z])awq"), Quantization("awq", 4, 128)),
+    (lazy_regex(r"w8a8|int8-dynamic"), Quantization("compressed-tensors", 8)),
+    (lazy_regex(r"w8a16"), Quantization("compressed-tensors", 8, 128)),
+    (lazy_regex(r"w4a16"), Quantization("compressed-tensors", 4, 128)),
+    (lazy_regex(r"(?<![a-z])fp8"), Quantization("fp8", 8)),
+    (lazy_regex(r"bnb|bitsandbytes|unsloth.{0,80}4-?bit"), Quantization("bitsandbytes", 4, 64)),
+    (lazy_regex(r"q8-0"), Quantization("gguf", 8.5)),
+    (lazy_regex(r"q6-k"), Quantization("gguf", 6.56)),
+    (lazy_regex(r"q5-"), Quantization("gguf", 5.7)),
+    (lazy_regex(r"gguf|q4-|iq4"), Quantization("gguf", 4.85)),
+    (lazy_regex(r"(?<![a-z])int8(?![a-z\d])"), Quantization("gptq", 8, 128)),
+    (lazy_regex(r"(?<![a-z])int4(?![a-z\d])|4-?bit"), Quantization("gptq", 4, 128)),
 )
 
 

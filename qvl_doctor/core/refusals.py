@@ -8,12 +8,12 @@ of their own and checked against the release at hand. A refusal is a fact: where
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.launch import parse_text
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.masking import masked
 from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.vllm.flag_problems import INVALID, LIMIT, NOT_YET, QUOTING, Check, FlagProblem
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 _USAGE_ERROR = "usage error"  # type of such a failure in the log's summary
 _MODEL = "MODEL"  # stands for the model in a command put together from a refusal
-_KEYWORD = re.compile(
+_KEYWORD = lazy_regex(
     r"\b(?:Async)?(?:EngineArgs|LLM|LLMEngine)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w{1,80})'"
 )
-_UNRECOGNIZED = re.compile(r"unrecognized arguments: (?P<words>.{1,2000})")
-_AMBIGUOUS = re.compile(r"ambiguous option: (?P<words>\S{1,100}) could match")
-_ARGUMENT = re.compile(r"argument (?:-\w+/)?(?P<flag>--[\w-]{1,80})(?:/\S{1,80})?: (?P<reason>.{1,600})")
+_UNRECOGNIZED = lazy_regex(r"unrecognized arguments: (?P<words>.{1,2000})")
+_AMBIGUOUS = lazy_regex(r"ambiguous option: (?P<words>\S{1,100}) could match")
+_ARGUMENT = lazy_regex(r"argument (?:-\w+/)?(?P<flag>--[\w-]{1,80})(?:/\S{1,80})?: (?P<reason>.{1,600})")
 _VALUES = (
-    re.compile(r"Value (?P<value>.{0,300}?) cannot be converted"),
-    re.compile(r"invalid choice: (?P<value>'[^']{0,200}'|\S{1,200}) \(choose"),
-    re.compile(r"ignored explicit argument (?P<value>'[^']{0,200}')"),
-    re.compile(r"invalid [\w.<>]{1,80} value: (?P<value>'.{0,300}')"),
+    lazy_regex(r"Value (?P<value>.{0,300}?) cannot be converted"),
+    lazy_regex(r"invalid choice: (?P<value>'[^']{0,200}'|\S{1,200}) \(choose"),
+    lazy_regex(r"ignored explicit argument (?P<value>'[^']{0,200}')"),
+    lazy_regex(r"invalid [\w.<>]{1,80} value: (?P<value>'.{0,300}')"),
 )
 _MAX_REFUSALS = 5  # failures of one log that are looked at
 

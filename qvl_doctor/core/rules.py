@@ -23,6 +23,7 @@ from qvl_doctor.core.findings import (
     Scope,
     Severity,
 )
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.messages import placeholders, required_placeholders
 from qvl_doctor.core.records import field, record
 
@@ -31,7 +32,7 @@ LANGUAGES = ("en", "zh")
 LINE_LISTS = ("flags", "gpus")  # what `foreach` can walk over
 
 Kind = Literal["log", "also", "never"]
-_ID = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9.]+)*$")
+_ID = lazy_regex(r"^[a-z][a-z0-9]*(-[a-z0-9.]+)*$")
 _COMPUTED = ("plan.", "derived.", "effective.", "model.")
 _TEXT_KEYS = ("title", "why", "todo")
 

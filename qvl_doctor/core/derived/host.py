@@ -14,19 +14,20 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from qvl_doctor.core.facts import View, derived
+from qvl_doctor.core.lazy_regex import lazy_regex
 
 MIB = 1 << 20
 _CONTAINER_SHM_BYTES = 64 * MIB  # what Docker and Kubernetes give a container that asks for nothing
 _SERVERS = ("serve", "api_server", "legacy", "config")
 
 # Cards without NVLink: what they exchange goes over PCIe, where IOMMU, ACS or the driver may break peer-to-peer copies.
-_PCIE_ONLY = re.compile(
+_PCIE_ONLY = lazy_regex(
     r"\b(?:RTX|GTX|GeForce|TITAN|L4|L20|L40S?|T4|A2|A10G?|A16|A40|PCIe|4090|3090|5090|4080|5080|3080|2080|6000)\b",
     re.IGNORECASE,
 )
-_NVLINK = re.compile(r"SXM|NVL|HGX|DGX|GB200|GB300", re.IGNORECASE)
-_NODES = re.compile(r"\b(\d{1,3})\s*(?:x\s*)?(?:nodes?|hosts?|machines?|台|机|节点)", re.IGNORECASE)
-_PER_NODE = re.compile(r"(?:nodes?|hosts?|machines?|台|机|节点)\s*[x×*]\s*(\d{1,2})\b", re.IGNORECASE)
+_NVLINK = lazy_regex(r"SXM|NVL|HGX|DGX|GB200|GB300", re.IGNORECASE)
+_NODES = lazy_regex(r"\b(\d{1,3})\s*(?:x\s*)?(?:nodes?|hosts?|machines?|台|机|节点)", re.IGNORECASE)
+_PER_NODE = lazy_regex(r"(?:nodes?|hosts?|machines?|台|机|节点)\s*[x×*]\s*(\d{1,2})\b", re.IGNORECASE)
 
 # CUDA release -> driver branch that came with it (first of the branch).
 _DRIVERS = {"12.1": "530", "12.4": "550", "12.6": "560", "12.8": "570", "13.0": "580"}
@@ -241,7 +242,7 @@ def _served_name(view: View) -> str | None:
 
 # --- what the GPUs can do --------------------------------------------------------------------------------------------
 
-_BEFORE_AMPERE = re.compile(
+_BEFORE_AMPERE = lazy_regex(
     r"\b(?:V100S?|T4|T10|P100|P40|P4|TITAN|RTX\s?20\d\d|2080|GTX\s?1\d\d\d|Quadro RTX)\b", re.IGNORECASE
 )
 
@@ -278,7 +279,7 @@ def _fp8(view: View) -> bool | None:
 
 # --- hangs -----------------------------------------------------------------------------------------------------------
 
-_AFTER_NCCL = re.compile(
+_AFTER_NCCL = lazy_regex(
     r"vLLM is using nccl==|Found nccl from library|NCCL version \d|rank \d+ in world size \d+ is assigned"
 )
 

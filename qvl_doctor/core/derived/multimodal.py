@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from packaging.version import Version
 
 from qvl_doctor.core.facts import View, derived
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.vision import (
     MAX_ASPECT_RATIO,
@@ -28,8 +29,8 @@ _LEAST_TOKENS = 256  # a picture below that many visual tokens is of little use
 _TEXT_TOKENS = 512  # left for the text of a request
 _FEW_FRAMES = 32
 _LEAST_BATCH = 2048  # the smallest default of --max-num-batched-tokens on a GPU (vllm/engine/arg_utils.py, 0.8-0.33)
-_SIZE_IN_ERROR = re.compile(r"\bsize=(\d{1,6})x(\d{1,6})\b")
-_PAIR = re.compile(r"\s*(\w+)\s*=\s*(\d{1,6})\s*")
+_SIZE_IN_ERROR = lazy_regex(r"\bsize=(\d{1,6})x(\d{1,6})\b")
+_PAIR = lazy_regex(r"\s*(\w+)\s*=\s*(\d{1,6})\s*")
 
 
 def _compact(value: Mapping[str, object]) -> str:
@@ -159,6 +160,21 @@ def _cap_as_size_kwargs(view: View) -> str | None:
     if spec is None or not isinstance(wanted, int) or wanted < spec.pixels_per_token:
         return None
     return _compact(capped_kwargs(given, spec, wanted))
+
+
+@derived("plan.known_kwargs", "str", "JSON", "--mm-processor-kwargs without the names that vLLM says it drops")
+def _known_kwargs(view: View) -> str | None:
+    """A dropped name that speaks of pixels and holds a number was meant as the cap on a picture."""
+    dropped = set(re.findall(r"[\w.-]{1,60}", view.text("match.dropped") or ""))
+    given, spec = _given(view, "--mm-processor-kwargs"), view.objects.model
+    kept = {name: value for name, value in given.items() if name not in dropped}
+    if spec is None or len(kept) == len(given):
+        return None
+    meant = [value for name, value in given.items() if name in dropped and "pixel" in name.lower()]
+    sizes = [value for value in meant if isinstance(value, int) and value >= spec.pixels_per_token]
+    if sizes:
+        return _compact(capped_kwargs(kept, spec, max(sizes)))
+    return _compact(kept) if kept else None
 
 
 @derived("plan.cap_tokens", "int", "tokens", "visual tokens of one picture at the cap that the launch asks for")

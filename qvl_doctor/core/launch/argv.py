@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from qvl_doctor.core.launch.grammar import SHORT_OPTIONS, FlagGrammar, arity_of, looks_like_switch
 from qvl_doctor.core.launch.values import Flag, LineIndex, Problem, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 _DASHES = "-–—−‐‑‒―－﹣⸺"
-_FLAG = re.compile(rf"(?P<dashes>[{_DASHES}]{{1,3}})(?P<name>[A-Za-z][\w.+-]*)(?P<equals>=?)")
-_NEGATIVE_NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")  # argparse's own
-_LEVEL = re.compile(r"-O(?P<equals>=?)(?P<level>[^.={\s][^={\s]*)")
+_FLAG = lazy_regex(rf"(?P<dashes>[{_DASHES}]{{1,3}})(?P<name>[A-Za-z][\w.+-]*)(?P<equals>=?)")
+_NEGATIVE_NUMBER = lazy_regex(r"-\d+$|-\d*\.\d+$")  # argparse's own
+_LEVEL = lazy_regex(r"-O(?P<equals>=?)(?P<level>[^.={\s][^={\s]*)")
 
 
 @record

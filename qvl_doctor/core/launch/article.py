@@ -11,29 +11,30 @@ from qvl_doctor.core.launch.command import LaunchCommand
 from qvl_doctor.core.launch.python_source import closing, python_commands
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.values import Layer
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 # What begins a command in running text.
-HINT = re.compile(
+HINT = lazy_regex(
     r"\bvllm[ \t]{1,4}serve\b|\bvllm\.entrypoints\.|\b(?:docker|podman|nerdctl)[ \t]{1,4}run\b"
     r"|\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,2}\(",
 )
-_FENCE = re.compile(r"[ \t>]{0,40}(?P<mark>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+-]{0,20})")
-_TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][A-Za-z0-9]{0,15})(?:\s[^<>]{0,1000})?/?>|<!--")
-_HTML = re.compile(r"<(?:pre|code|p|div|html|body|br|span)\b[^<>]{0,1000}>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
+_FENCE = lazy_regex(r"[ \t>]{0,40}(?P<mark>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+-]{0,20})")
+_TAG = lazy_regex(r"<(?P<close>/?)(?P<name>[A-Za-z][A-Za-z0-9]{0,15})(?:\s[^<>]{0,1000})?/?>|<!--")
+_HTML = lazy_regex(r"<(?:pre|code|p|div|html|body|br|span)\b[^<>]{0,1000}>", re.IGNORECASE)
+_ENTITY = lazy_regex(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _BREAKING = frozenset(("p", "div", "br", "li", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6", "tr", "td", "table"))
 _OTHER_TAGS_TEXT = """
 pre code span a b i em strong html body head title style script section article main header footer nav img blockquote
 hr thead tbody th dl dt dd kbd samp tt sup sub u s button svg path figure link meta
 """
 _OTHER_TAGS = frozenset(_OTHER_TAGS_TEXT.split())
-_PROMPT = re.compile(
+_PROMPT = lazy_regex(
     r"[ \t]{0,40}(?:>[ \t]?){0,8}(?:\([\w.@/-]{1,60}\)[ \t]{0,4}){0,2}"
     r"(?:[\w.-]{1,40}@[\w.-]{1,60}[: ][^\n$#%]{0,120}[$#%]|\$|>>>|\.\.\.)[ \t]+(?=\S)"
 )
-_QUOTED = re.compile(r"[ \t]{0,8}(?:>[ \t]?){1,8}")
-_CJK = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef\uac00-\ud7af]")
+_QUOTED = lazy_regex(r"[ \t]{0,8}(?:>[ \t]?){1,8}")
+_CJK = lazy_regex(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef\uac00-\ud7af]")
 _WRAPPERS = frozenset(
     (
         "nohup",
@@ -50,10 +51,10 @@ _WRAPPERS = frozenset(
         "python3",
     )
 )
-_PLAUSIBLE_MODEL = re.compile(
+_PLAUSIBLE_MODEL = lazy_regex(
     r"[\w.~$<{/-]*(?:/|\d|\$|<|-(?:VL|Instruct|AWQ|GPTQ|FP8|Int))[\w.:<>{}$/-]*", re.IGNORECASE
 )
-_SHELL_WORD = re.compile(r"(?:'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"|[^\s'\"]|['\"])+")
+_SHELL_WORD = lazy_regex(r"(?:'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"|[^\s'\"]|['\"])+")
 _TALK_TEXT = "and then but or to with which so it on for in instead here as the is will would does gives that this but"
 _TALK = frozenset(_TALK_TEXT.split())
 MAX_LINE = 8_000  # characters of a line in running text that are looked at

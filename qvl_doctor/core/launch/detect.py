@@ -8,17 +8,18 @@ from qvl_doctor.core.launch.article import HINT, looks_like_html
 from qvl_doctor.core.launch.command import Kind
 from qvl_doctor.core.launch.config_file import KNOWN_KEYS
 from qvl_doctor.core.launch.python_source import CALL, parse_python
+from qvl_doctor.core.lazy_regex import lazy_regex
 
-_KUBERNETES = re.compile(r"^[ \t]{0,20}apiVersion:", re.MULTILINE)
-_KIND = re.compile(r"^[ \t]{0,20}kind:", re.MULTILINE)
-_COMPOSE = re.compile(r"^services:[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
-_SYSTEMD = re.compile(r"^\[(?:Unit|Service|Install)\][ \t]*\r?$", re.MULTILINE)
-_DOCKERFILE = re.compile(r"^FROM[ \t]+\S+[^\n]*$", re.MULTILINE)
-_DOCKERFILE_START = re.compile(r"^(?:CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
-_FENCE = re.compile(r"^[ \t>]{0,20}(?:```|~~~)", re.MULTILINE)
-_PYTHON = re.compile(r"^(?:from[ \t]+\S+[ \t]+import|import[ \t]+\w)", re.MULTILINE)
-_KEY_LINE = re.compile(r"(?P<key>[A-Za-z][\w.-]*):(?:[ \t]|\r?$)")
-_PROSE = re.compile(
+_KUBERNETES = lazy_regex(r"^[ \t]{0,20}apiVersion:", re.MULTILINE)
+_KIND = lazy_regex(r"^[ \t]{0,20}kind:", re.MULTILINE)
+_COMPOSE = lazy_regex(r"^services:[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+_SYSTEMD = lazy_regex(r"^\[(?:Unit|Service|Install)\][ \t]*\r?$", re.MULTILINE)
+_DOCKERFILE = lazy_regex(r"^FROM[ \t]+\S+[^\n]*$", re.MULTILINE)
+_DOCKERFILE_START = lazy_regex(r"^(?:CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
+_FENCE = lazy_regex(r"^[ \t>]{0,20}(?:```|~~~)", re.MULTILINE)
+_PYTHON = lazy_regex(r"^(?:from[ \t]+\S+[ \t]+import|import[ \t]+\w)", re.MULTILINE)
+_KEY_LINE = lazy_regex(r"(?P<key>[A-Za-z][\w.-]*):(?:[ \t]|\r?$)")
+_PROSE = lazy_regex(
     r"^(?:#{1,6} \S"
     r"|[ \t]{0,3}(?:[-*+]|\d{1,2}[.)、]) [^\n]*`"
     r"|[ \t]{0,8}(?:[-*+>]|\d{1,2}[.)、])?[ \t]{0,4}(?:[A-Za-z][\w.-]{0,30}[ \t]?)?[\u4e00-\u9fff\u201c\u300a\u3010]"
@@ -91,8 +92,8 @@ def _is_config(text: str) -> bool:
     return known
 
 
-_HEADING = re.compile(r"#{2,6} \S")  # a single # may be a comment
-_SCRIPT = re.compile(r"^[ \t]{0,8}(?:export[ \t]+)?[A-Za-z_]\w{0,60}=", re.MULTILINE)
+_HEADING = lazy_regex(r"#{2,6} \S")  # a single # may be a comment
+_SCRIPT = lazy_regex(r"^[ \t]{0,8}(?:export[ \t]+)?[A-Za-z_]\w{0,60}=", re.MULTILINE)
 
 
 def _is_article(text: str) -> bool:

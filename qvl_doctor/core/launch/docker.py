@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, OptionPlace, OptionSlot, own_separator, removal, splice
 from qvl_doctor.core.launch.quoting import quoted
 from qvl_doctor.core.launch.values import ContainerFacts, Mount, Splice, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record
 
 _SWITCHES_TEXT = """
@@ -29,9 +30,9 @@ _SHORT = {
 }
 _SHORT_SWITCHES = frozenset("ditPq")
 _ALIASES = {"--net": "--network", "--shm_size": "--shm-size"}
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([bkmgt]?)(i?b?)", re.IGNORECASE)
+_SIZE = lazy_regex(r"(\d{1,12}(?:\.\d{1,6})?)\s*([bkmgt]?)(i?b?)", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-_TAG = re.compile(r"v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?(?:\.?(?:post|rc|dev)\d{1,4})?)(?:[^\d.].*)?")
+_TAG = lazy_regex(r"v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?(?:\.?(?:post|rc|dev)\d{1,4})?)(?:[^\d.].*)?")
 
 
 def size_bytes(text: str) -> int | None:

@@ -13,11 +13,12 @@ from qvl_doctor.core.launch.places import EnvPlace
 from qvl_doctor.core.launch.reader import ShellReader, implied_program
 from qvl_doctor.core.launch.recognise import find_server
 from qvl_doctor.core.launch.values import ContainerFacts, Layer, Splice, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import replace
 
-_INSTRUCTION = re.compile(r"^[ \t]*(?P<name>FROM|ENV|CMD|ENTRYPOINT)[ \t]+", re.MULTILINE | re.IGNORECASE)
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_ENV = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>[\"']?)(?P<value>[^\s\"']*)(?P=quote)|[ \t]+(?P<rest>[^\n]+))")
+_INSTRUCTION = lazy_regex(r"^[ \t]*(?P<name>FROM|ENV|CMD|ENTRYPOINT)[ \t]+", re.MULTILINE | re.IGNORECASE)
+_STRING = lazy_regex(r'"(?:[^"\\\n]|\\.)*"')
+_ENV = lazy_regex(r"(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>[\"']?)(?P<value>[^\s\"']*)(?P=quote)|[ \t]+(?P<rest>[^\n]+))")
 
 
 def dockerfile_commands(layer: Layer, context: Context) -> list[LaunchCommand]:

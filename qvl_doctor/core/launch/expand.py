@@ -7,14 +7,15 @@ from collections.abc import Iterable, Sequence
 
 from qvl_doctor.core.launch.shell import Piece, Token
 from qvl_doctor.core.launch.values import Layer, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record
 
 MAX_WORD_CHARACTERS = 16_384  # of one expanded word: variables may name each other, never without bound
 MAX_WORDS = 20_000  # of one command or array
 MAX_INSERTED = 2_000_000  # characters that variables may add to one document, all in all
 
-_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=")
-_BRACED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<array>\[[@*]\])|(?P<op>:?[-=])(?P<default>.*))?", re.DOTALL)
+_ASSIGNMENT = lazy_regex(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=")
+_BRACED = lazy_regex(r"(?P<name>[A-Za-z_]\w*)(?:(?P<array>\[[@*]\])|(?P<op>:?[-=])(?P<default>.*))?", re.DOTALL)
 
 
 @record(frozen=False)

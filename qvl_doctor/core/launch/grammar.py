@@ -6,10 +6,10 @@ meaning, save -O: the compilation config (0.6.5-0.11), the optimization level si
 
 from __future__ import annotations
 
-import re
 from typing import Protocol, runtime_checkable
 
 from qvl_doctor.core.launch.values import Arity
+from qvl_doctor.core.lazy_regex import lazy_regex
 
 SHORT_OPTIONS = {
     "-tp": "--tensor-parallel-size",
@@ -60,7 +60,7 @@ _MANY_TEXT = """
 --allowed-media-domains
 """
 _MANY = frozenset(_MANY_TEXT.split())
-_SWITCH_LIKE = re.compile(r"--(?:enable|disable|use|skip|enforce|trust|no|is|return|async)-")
+_SWITCH_LIKE = lazy_regex(r"--(?:enable|disable|use|skip|enforce|trust|no|is|return|async)-")
 
 
 class FlagGrammar(Protocol):

@@ -19,11 +19,12 @@ from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.systemd import systemd_commands
 from qvl_doctor.core.launch.values import Layer, LineIndex, Problem, YamlSupportMissing
 from qvl_doctor.core.launch.yaml_nodes import YamlError, documents
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import replace
 
 MAX_CHARACTERS = 2 * 1024 * 1024  # some 10 s of the densest hostile text; an article of that size takes far less
-_PSEUDO_CALL = re.compile(r"\s*(?:Async)?LLM(?:Engine)?(\([\w -]{0,40}\))(?=\s+-|\s*$)")
-_SEPARATOR = re.compile(r"^---(?:[ \t][^\n]*)?(?:\r?\n|$)", re.MULTILINE)
+_PSEUDO_CALL = lazy_regex(r"\s*(?:Async)?LLM(?:Engine)?(\([\w -]{0,40}\))(?=\s+-|\s*$)")
+_SEPARATOR = lazy_regex(r"^---(?:[ \t][^\n]*)?(?:\r?\n|$)", re.MULTILINE)
 _YAML_KINDS = ("yaml", "compose", "kubernetes", "config")
 _LANGUAGES: dict[str, Kind] = {
     "python": "python",

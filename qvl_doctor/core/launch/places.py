@@ -12,6 +12,7 @@ from typing import Protocol
 
 from qvl_doctor.core.launch.quoting import compact_json, quoted
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 Splices = list[Splice]
@@ -81,7 +82,7 @@ def splice(layer: Layer, lstart: int, lend: int, text: str) -> Splice | None:
     return Splice(start, layer.finish(lend) if lend > lstart else start, written)
 
 
-_SEPARATOR = re.compile(r"(?:[ \t]|[\\`^]\r?\n|\r?\n)+\Z")
+_SEPARATOR = lazy_regex(r"(?:[ \t]|[\\`^]\r?\n|\r?\n)+\Z")
 _LOOK_BACK = 2_000  # characters of blanks between two arguments
 
 

@@ -16,14 +16,15 @@ from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, Splices
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.recognise import Program
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record, replace
 
 MAX_PYTHON_CHARACTERS = 1_000_000
 MAX_CALLS = 500
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs", "AsyncLLM")
-CALL = re.compile(r"\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,4}\(")
-_ELLIPSIS = re.compile(r"\.\.\.[ \t]{0,8},?")
-_STARTS_SERVER = re.compile(r"\bvllm\s{1,4}serve\b|\bvllm\.entrypoints\.")
+CALL = lazy_regex(r"\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,4}\(")
+_ELLIPSIS = lazy_regex(r"\.\.\.[ \t]{0,8},?")
+_STARTS_SERVER = lazy_regex(r"\bvllm\s{1,4}serve\b|\bvllm\.entrypoints\.")
 _UNKNOWN = object()
 
 

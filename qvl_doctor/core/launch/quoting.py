@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
-_IN_DOUBLE = re.compile(r'(["\\$`])')
+from qvl_doctor.core.lazy_regex import lazy_regex
+
+_BARE = lazy_regex(r"[A-Za-z0-9_@%+=:,./~-]+")
+_IN_DOUBLE = lazy_regex(r'(["\\$`])')
 
 
 def quoted(value: str, like: str = "") -> str:

@@ -27,10 +27,11 @@ from qvl_doctor.core.launch.recognise import (
 )
 from qvl_doctor.core.launch.shell import SH, Dialect, Lexer, Note, Statement, Token, statements
 from qvl_doctor.core.launch.values import Escape, Flag, Layer, LostLine, Problem, Splice, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record, replace
 
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{"))
-_CALL = re.compile(r"(?:Async)?LLM(?:Engine)?[(_]")
+_CALL = lazy_regex(r"(?:Async)?LLM(?:Engine)?[(_]")
 MAX_COMMANDS = 2_000  # of one document
 MAX_EXPORTED = 500  # variables that a command's environment shows
 MAX_LOST = 200  # lines behind a broken one that are shown

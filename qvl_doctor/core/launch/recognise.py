@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 from qvl_doctor.core.launch import docker
 from qvl_doctor.core.launch.argv import is_flag
 from qvl_doctor.core.launch.values import Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 if TYPE_CHECKING:
     from qvl_doctor.core.launch.command import Server
 
-_PYTHON = re.compile(r"(?:python|pypy)(?:\d(?:\.\d+)?)?(?:\.exe)?")
+_PYTHON = lazy_regex(r"(?:python|pypy)(?:\d(?:\.\d+)?)?(?:\.exe)?")
 _MODULES: dict[str, Server] = {
     "vllm.entrypoints.openai.api_server": "api_server",
     "vllm.entrypoints.api_server": "legacy",
     "vllm.entrypoints.cli.main": "serve",
     "vllm": "serve",
 }
-_SCRIPTS = re.compile(r"(?:^|/)vllm/entrypoints/(?P<openai>openai/)?api_server\.py$")
-_SHELLS = re.compile(r"(?:ba|z|da|k|a)?sh")
+_SCRIPTS = lazy_regex(r"(?:^|/)vllm/entrypoints/(?P<openai>openai/)?api_server\.py$")
+_SHELLS = lazy_regex(r"(?:ba|z|da|k|a)?sh")
 _SPEAKERS_TEXT = """
 echo printf grep egrep rg pkill pgrep killall which whereis man cat pip pip3 apt apt-get brew conda mamba git
 curl wget ps awk sed type alias tail head less watch kill cd ls mkdir chmod touch rm cp mv source . set
@@ -39,7 +40,7 @@ singularity apptainer nsys systemd-run proxychains proxychains4
 _WRAPPERS = frozenset(_WRAPPERS_TEXT.split())
 
 
-ENV_WORD = re.compile(r"[A-Z_][A-Z0-9_]*=")
+ENV_WORD = lazy_regex(r"[A-Z_][A-Z0-9_]*=")
 _INSTALLERS = frozenset(("pip", "pip3", "conda", "uv"))
 
 

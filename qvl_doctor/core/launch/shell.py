@@ -11,24 +11,25 @@ import re
 from typing import Literal
 
 from qvl_doctor.core.launch.values import Layer
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import field, record
 
 PieceKind = Literal["text", "variable", "substitution", "template"]
 TokenKind = Literal["word", "operator", "redirection", "comment", "newline"]
 
-_BLANKS = re.compile(r"[ \t\r]+")
-_LINE_END = re.compile(r"\r?\n")
-_PLAIN = re.compile(r"""[^\s\\'"$`;&|()<>{“”‘’‚„«»＂＇\x1c-\x1f\x85]+""")
-_IN_DOUBLE = re.compile(r'[^"\\$`]+')
-_VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[^{}\n]{1,200})\}|(?P<special>[0-9@*#?$!-]))")
-_OPERATOR = re.compile(r";;|;|&&|&(?!>)|\|\||\|&|\||\(|\)")
-_REDIRECTION = re.compile(r"(?:\d{1,3})?(?:>>|>\||>&|<<<|<<-|<<|<&|<>|>|<)|&>>|&>")
-_PLACEHOLDER = re.compile(r"<[^\W\d][\w .:/|-]{0,80}>(?=[\s\"'/\\:,;.]|$)")
-_HEREDOC = re.compile(r"(?P<op><<-?)[ \t]*(?P<quote>['\"]?)(?P<word>[\w.-]{1,64})(?P=quote)")
+_BLANKS = lazy_regex(r"[ \t\r]+")
+_LINE_END = lazy_regex(r"\r?\n")
+_PLAIN = lazy_regex(r"""[^\s\\'"$`;&|()<>{“”‘’‚„«»＂＇\x1c-\x1f\x85]+""")
+_IN_DOUBLE = lazy_regex(r'[^"\\$`]+')
+_VARIABLE = lazy_regex(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[^{}\n]{1,200})\}|(?P<special>[0-9@*#?$!-]))")
+_OPERATOR = lazy_regex(r";;|;|&&|&(?!>)|\|\||\|&|\||\(|\)")
+_REDIRECTION = lazy_regex(r"(?:\d{1,3})?(?:>>|>\||>&|<<<|<<-|<<|<&|<>|>|<)|&>>|&>")
+_PLACEHOLDER = lazy_regex(r"<[^\W\d][\w .:/|-]{0,80}>(?=[\s\"'/\\:,;.]|$)")
+_HEREDOC = lazy_regex(r"(?P<op><<-?)[ \t]*(?P<quote>['\"]?)(?P<word>[\w.-]{1,64})(?P=quote)")
 _CLOSING = {"“": '”"“', "”": '”"“', "„": '”“"', "«": "»", "＂": '＂"', "‘": "’'", "’": "’'", "‚": "‘’'", "＇": "＇'"}
 _NEAR = 4000  # how far ahead, in characters, templates and typographic quotes may close
-_PARENTHESIS = re.compile(r"[()]")
-_ANSI_C_PLAIN = re.compile(r"[^'\\]+")
+_PARENTHESIS = lazy_regex(r"[()]")
+_ANSI_C_PLAIN = lazy_regex(r"[^'\\]+")
 _ANSI_C = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "r": "\r"}
 
 

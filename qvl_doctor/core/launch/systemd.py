@@ -11,11 +11,12 @@ from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, removal, splice
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.shell import ARGUMENTS, Lexer
 from qvl_doctor.core.launch.values import Layer, Splice, Word
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record, replace
 
-_LINE = re.compile(r"^[ \t]*(?P<key>[A-Za-z]+)[ \t]*=[ \t]*", re.MULTILINE)
-_SECTION = re.compile(r"^\[(?P<name>[^\]\n]{1,80})\]", re.MULTILINE)
-_NAME = re.compile(r"[A-Za-z_]\w*=")
+_LINE = lazy_regex(r"^[ \t]*(?P<key>[A-Za-z]+)[ \t]*=[ \t]*", re.MULTILINE)
+_SECTION = lazy_regex(r"^\[(?P<name>[^\]\n]{1,80})\]", re.MULTILINE)
+_NAME = lazy_regex(r"[A-Za-z_]\w*=")
 
 
 @record

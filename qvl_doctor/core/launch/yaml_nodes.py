@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from qvl_doctor.core.launch.values import Escape, Layer, YamlSupportMissing
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 MAX_YAML_CHARACTERS = 200_000  # of one document; the parser takes some 17 µs a character
 _MAX_DEPTH = 60
 
-_PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]{0,200}[ \t\r\n]+)+")
-_BLOCK_HEADER = re.compile(r"[|>](?:(?P<chomp1>[+-])\d?|\d(?P<chomp2>[+-])?)?[ \t]*(?:#[^\n]*)?\r?\n")
+_PROPERTIES = lazy_regex(r"(?:[&!][^\s,\[\]{}]{0,200}[ \t\r\n]+)+")
+_BLOCK_HEADER = lazy_regex(r"[|>](?:(?P<chomp1>[+-])\d?|\d(?P<chomp2>[+-])?)?[ \t]*(?:#[^\n]*)?\r?\n")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "_": "\xa0", "N": "\x85"}
 _HEX = {"x": 2, "u": 4, "U": 8}
 
@@ -311,7 +312,7 @@ def _escape(raw: str, position: int, end: int, out: _Characters) -> int:
     return position + 2
 
 
-_SAFE_PLAIN = re.compile(
+_SAFE_PLAIN = lazy_regex(
     r"[A-Za-z_./~][A-Za-z0-9_./@%+=~-]*(?::[A-Za-z0-9_./@%+=~-]+)*|--?[A-Za-z][A-Za-z0-9_./@%+=,:-]*[\w/.]"
 )
 _RESERVED = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n", "~", "."))

@@ -5,8 +5,7 @@ Of such a line rules see the logger's own words only ("Received request ..."), o
 
 from __future__ import annotations
 
-import re
-
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line, plain
 from qvl_doctor.core.logs.model import Sighting
 from qvl_doctor.core.logs.prefilter import level_one
@@ -15,9 +14,9 @@ from qvl_doctor.core.logs.texts import kept
 # Files whose lines are nothing but what requests held.
 _DUMP_FILES = frozenset({"dump_input.py"})
 _WORDS = r"Received request |Request \S{1,120} details: |Generated response |(?:Added|Finished) request "
-_ECHO = re.compile(rf"(?P<words>{_WORDS})|Dumping (?:input|scheduler) ")
+_ECHO = lazy_regex(rf"(?P<words>{_WORDS})|Dumping (?:input|scheduler) ")
 # The same at a glance, for the bulk of a serving log: a logger's line whose message begins so.
-_ECHO_LINE = re.compile(
+_ECHO_LINE = lazy_regex(
     rb"(?:\{\"log\":\")?[^\]\"'{]{0,200}?(?:INFO|DEBUG) [\d: -]{14} \[?[\w./-]{1,120}:\d{1,6}\] "
     rb"(?P<words>" + _WORDS.encode() + rb")"
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line
 from qvl_doctor.core.logs.model import Failure
 from qvl_doctor.core.logs.phases import phase_of_frames
@@ -31,23 +30,23 @@ FATAL_LINES: tuple[tuple[str, str, bool], ...] = (
 )
 
 # Exceptions that only say that something else ended.
-_CONSEQUENCE_TYPES = re.compile(
+_CONSEQUENCE_TYPES = lazy_regex(
     r"(?:^|\.)(?:EngineDeadError|AsyncEngineDeadError|MQEngineDeadError|RayTaskError|RayActorError|ActorDiedError"
     r"|ProcessRaisedException|ProcessExitedException|ChildFailedError|BrokenPipeError|EOFError|nccl[A-Z]\w+Error)\b"
 )
-_CONSEQUENCE_MESSAGES = re.compile(
+_CONSEQUENCE_MESSAGES = lazy_regex(
     r"^(?:Engine core initialization failed|Engine process failed to start|EngineCore encountered an issue"
     r"|Background loop (?:is not running|has errored already)|Task finished unexpectedly"
     r"|WorkerProc initialization failed|Worker proc \S+ died|cancelled$|Executor failed|Engine loop is not running)"
 )
-_QUOTED = re.compile(
+_QUOTED = lazy_regex(
     r"^(?:Worker failed with error|Call to \w+ method failed:?) ?'?(?P<message>.+?)"
     r"(?:', please check the stack trace.*)?$"
 )
 # Raised in the engine's own loop: the engine ends with it.
 _ENGINE_LOOP = frozenset({"run_busy_loop", "_process_engine_step", "run_engine_loop", "run_engine_core"})
 # A client's account of an answer, pasted into or printed between the server's lines.
-_CLIENT_TYPES = re.compile(r"^(?:openai|httpx|httpcore|litellm|langchain\w*)\.|^BadRequestError$")
+_CLIENT_TYPES = lazy_regex(r"^(?:openai|httpx|httpcore|litellm|langchain\w*)\.|^BadRequestError$")
 # Raised by whoever stops the server, not by a fault.
 _STOPS = frozenset({"KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit"})
 # Raised and caught while looking something up: what is raised in handling them is what matters.
@@ -55,8 +54,8 @@ _LOOKUPS = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "StopAsyncIteration", "Empty", "FileNotFoundError",
      "EntryNotFoundError", "ModuleNotFoundError", "CancelledError", "LookupError", "BlockingIOError", "EndOfStream"}
 )  # fmt: skip
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
-_PYTORCH_NOTE = re.compile(r" If reserved but unallocated memory is large.*")
+_NUMBERS = lazy_regex(r"0x[0-9a-f]+|\d+")
+_PYTORCH_NOTE = lazy_regex(r" If reserved but unallocated memory is large.*")
 FAILURES_KEPT = 40  # of one start
 
 

@@ -14,18 +14,19 @@ import json
 import re
 from collections.abc import Iterator
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 _LEVEL = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
 _PROCESS = r"\((?P<process>[A-Za-z][\w:. =+-]{0,60}?) ?,?pid=(?P<pid>\d{1,10})(?:, ?ip=[\w.:]{1,45})?\) ?"
 _ORIGIN = r"\[?(?P<file>[\w./-]{1,120}\.(?:py|pyx|cpp|cc)):(?P<line>\d{1,6})\] ?"
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_ANSI = lazy_regex(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL = lazy_regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 # What other programs put in front of a whole line. Tried in turn, up to four layers.
 _OUTER = tuple(
-    re.compile(pattern)
+    lazy_regex(pattern)
     for pattern in (
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? (?:stdout|stderr) [FP] ",  # CRI
         r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? ?(?=\S| )",  # docker logs -t
@@ -36,16 +37,16 @@ _OUTER = tuple(
         r"(?P<container>[\w.-]{1,120}(?: [\w.-]{1,60})?) › ",  # stern with a separator
     )
 )
-_PROCESSES = re.compile(rf"(?:\([A-Za-z][\w:. =+-]{{0,60}}? ?,?pid=\d{{1,10}}(?:, ?ip=[\w.:]{{1,45}})?\) ?)*{_PROCESS}")
+_PROCESSES = lazy_regex(rf"(?:\([A-Za-z][\w:. =+-]{{0,60}}? ?,?pid=\d{{1,10}}(?:, ?ip=[\w.:]{{1,45}})?\) ?)*{_PROCESS}")
 _STAMP = r"(?:(?P<stamp>(?:\d\d-\d\d )?\d\d:\d\d:\d\d)(?:[.,]\d{1,6})? )?"
-_LOGGER = re.compile(rf"(?:{_LEVEL} )?{_STAMP}{_ORIGIN}")
-_UVICORN = re.compile(rf"{_LEVEL}: {{2,9}}")
+_LOGGER = lazy_regex(rf"(?:{_LEVEL} )?{_STAMP}{_ORIGIN}")
+_UVICORN = lazy_regex(rf"{_LEVEL}: {{2,9}}")
 # The logger's prefix in the middle of a line, after a progress bar or text that nobody above knows.
-_EMBEDDED = re.compile(
+_EMBEDDED = lazy_regex(
     r"(?:\([A-Za-z][\w:. =+-]{0,60}? ?pid=\d{1,10}\) ?)*"
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,120}\.pyx?:\d{1,6}\] "
 )
-_EMBEDDED_MARK = re.compile(r" \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,120}\.pyx?:\d{1,6}\] ")
+_EMBEDDED_MARK = lazy_regex(r" \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,120}\.pyx?:\d{1,6}\] ")
 _JSON_TEXT = ("log", "message", "msg", "MESSAGE", "textPayload")
 _EMBEDDED_REACH = 8000  # characters looked through for a second prefix
 

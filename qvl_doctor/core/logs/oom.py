@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line
 from qvl_doctor.core.logs.model import OomReport
 
@@ -14,21 +15,21 @@ _SIZE = r"(\d[\d.]{0,24}) (bytes|[KMGT]i?B)"
 _UNITS = {"bytes": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _IMPLAUSIBLE_BYTES = 2**44  # 16 TiB: PyTorch prints 17179869184.00 GiB where the driver tells it nothing
 
-_DEVICE = re.compile(r"\b(CUDA|HIP|XPU) (?:error: )?out of memory")
-_TRIED = re.compile(rf"Tried to allocate (?:more than )?{_SIZE}")
-_TOTAL = re.compile(rf"has a total capac\w+ of {_SIZE}")
-_FREE = re.compile(rf"of which {_SIZE} is free")
-_GPU = re.compile(r"\bGPU (\d{1,3})\b")
-_THIS = re.compile(rf"this process has {_SIZE} memory in use")
-_OTHER = re.compile(rf"\bProcess (\d{{1,10}}) has {_SIZE} memory in use")
-_PYTORCH = re.compile(rf"Of the allocated memory {_SIZE} is allocated by PyTorch")
-_POOL = re.compile(rf"with {_SIZE} allocated in private pools")
-_RESERVED = re.compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_DEVICE = lazy_regex(r"\b(CUDA|HIP|XPU) (?:error: )?out of memory")
+_TRIED = lazy_regex(rf"Tried to allocate (?:more than )?{_SIZE}")
+_TOTAL = lazy_regex(rf"has a total capac\w+ of {_SIZE}")
+_FREE = lazy_regex(rf"of which {_SIZE} is free")
+_GPU = lazy_regex(r"\bGPU (\d{1,3})\b")
+_THIS = lazy_regex(rf"this process has {_SIZE} memory in use")
+_OTHER = lazy_regex(rf"\bProcess (\d{{1,10}}) has {_SIZE} memory in use")
+_PYTORCH = lazy_regex(rf"Of the allocated memory {_SIZE} is allocated by PyTorch")
+_POOL = lazy_regex(rf"with {_SIZE} allocated in private pools")
+_RESERVED = lazy_regex(rf"and {_SIZE} is reserved by PyTorch but unallocated")
 # Before PyTorch 2.1: (GPU 0; 23.69 GiB total capacity; 21.13 GiB already allocated; 14.06 MiB free; 21.46 GiB reserved
-_OLD = re.compile(
+_OLD = lazy_regex(
     rf"\(GPU (?P<gpu>\d{{1,3}}); {_SIZE} total capacity; {_SIZE} already allocated; {_SIZE} free; {_SIZE} reserved"
 )
-_SAMPLER = re.compile(r"warming up (?:sampler|pooler) with (\d{1,7}) dummy requests")
+_SAMPLER = lazy_regex(r"warming up (?:sampler|pooler) with (\d{1,7}) dummy requests")
 _REACH = 6000  # characters of a message looked at
 
 

@@ -9,17 +9,18 @@ that differ only in numbers and ids share a skeleton, and one answer serves them
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from re import _constants as sre  # type: ignore[attr-defined]  # the parser's opcodes; typeshed leaves them out
 from re import _parser as sre_parser  # type: ignore[attr-defined]  # no public way to read a regex's structure
 from typing import Any
 
+from qvl_doctor.core.lazy_regex import lazy_regex
+
 _LOWER = bytes(range(256)).lower()
 _DIGITS = b"0123456789"
-_HEX_WORD = re.compile(rb"(?<![a-z])[a-f]+(?![a-z])")
-_EDGE_HEAD = re.compile(rb"\A[a-f]+(?![a-z])|\A[a-f]+\Z")
-_EDGE_TAIL = re.compile(rb"(?<![a-z])[a-f]+\Z")
+_HEX_WORD = lazy_regex(rb"(?<![a-z])[a-f]+(?![a-z])")
+_EDGE_HEAD = lazy_regex(rb"\A[a-f]+(?![a-z])|\A[a-f]+\Z")
+_EDGE_TAIL = lazy_regex(rb"(?<![a-z])[a-f]+\Z")
 _LETTERS_ONLY = bytes(c if 97 <= c <= 122 else 32 for c in range(256))
 
 SHORTEST = 3  # bytes that a literal must have to be worth looking for

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs import oom
 from qvl_doctor.core.logs.attempt import Attempt
 from qvl_doctor.core.logs.echoes import EchoStarts, words_of_echo
@@ -55,11 +56,11 @@ _WINDOW = 512  # lines looked at together
 _ENDED_KEPT = 8  # earlier starts whose failures are kept
 _TAIL_LINES = 20
 
-_UNCLEAN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f\t]|[^\x00-\x7f]")
-_UNSAFE_ESCAPE = re.compile(rb"\\[ubf]")  # JSON escapes whose letters a skeleton leaves out
+_UNCLEAN = lazy_regex(rb"[\x00-\x08\x0b-\x1f\x7f\t]|[^\x00-\x7f]")
+_UNSAFE_ESCAPE = lazy_regex(rb"\\[ubf]")  # JSON escapes whose letters a skeleton leaves out
 
-_BANNER = re.compile(r"vLLM API server version |vLLM server version |█.*?\bversion\s+\d")
-_PLAIN_PATH = re.compile(r"/(?:v\d+/)?[a-z_]{1,24}(?:/[a-z_]{1,24}){0,3}")
+_BANNER = lazy_regex(r"vLLM API server version |vLLM server version |█.*?\bversion\s+\d")
+_PLAIN_PATH = lazy_regex(r"/(?:v\d+/)?[a-z_]{1,24}(?:/[a-z_]{1,24}){0,3}")
 
 
 class LogReader:

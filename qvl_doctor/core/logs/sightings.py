@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.model import Phase, Value
 from qvl_doctor.core.records import record
 
@@ -155,7 +156,7 @@ SIGHTING_PATTERNS: tuple[SightingPattern, ...] = (
 )
 
 # Of the engine configuration line: figure, its name there.
-_CONFIG = re.compile(
+_CONFIG = lazy_regex(
     r"\b(?P<name>model|dtype|quantization|max_seq_len|tensor_parallel_size|pipeline_parallel_size|data_parallel_size"
     r"|kv_cache_dtype|enforce_eager|device_config|load_format|served_model_name|enable_prefix_caching"
     r"|chunked_prefill_enabled|seed|tokenizer_mode)=(?P<value>'[^']{0,300}'|[^,\s()\[\]]{1,120})"

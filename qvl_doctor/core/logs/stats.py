@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.model import EngineStats
 from qvl_doctor.core.logs.texts import kept
 from qvl_doctor.core.records import field, record
@@ -14,16 +15,16 @@ STATS_REGEX = r"Avg prompt throughput: "
 PREEMPTION_REGEX = r"Sequence group \S+ is preempted by \S+ mode"
 
 _F = r"(-?\d{1,12}(?:\.\d{1,9})?)"
-_HEAD = re.compile(
+_HEAD = lazy_regex(
     r"(?:Engine (?P<engine>\d{1,6}): |\d+ Engines Aggregated: )?"
     rf"Avg prompt throughput: {_F} tokens/s, Avg generation throughput: {_F} tokens/s"
     r"(?:, Running: (\d{1,9}) reqs)?(?:, Swapped: \d+ reqs)?(?:, (?:Waiting|Pending): (\d{1,9}) reqs)?"
 )
-_KV = re.compile(rf"\bKV cache usage: {_F}%")
-_HIT = re.compile(rf"Prefix cache hit rate: (?:GPU: )?{_F}%")
-_MM_HIT = re.compile(rf"MM cache hit rate: {_F}%")
-_PREEMPTIONS = re.compile(r"Preemptions: (\d{1,12})")
-_CUMULATIVE = re.compile(r"total_num_cumulative_preemption=(\d{1,12})")
+_KV = lazy_regex(rf"\bKV cache usage: {_F}%")
+_HIT = lazy_regex(rf"Prefix cache hit rate: (?:GPU: )?{_F}%")
+_MM_HIT = lazy_regex(rf"MM cache hit rate: {_F}%")
+_PREEMPTIONS = lazy_regex(r"Preemptions: (\d{1,12})")
+_CUMULATIVE = lazy_regex(r"total_num_cumulative_preemption=(\d{1,12})")
 
 SATURATED_PERCENT = 95.0
 _LONGEST_GAP_SECONDS = 120.0  # between two lines of one spell; longer silence ends it

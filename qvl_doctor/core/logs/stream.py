@@ -6,13 +6,15 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from qvl_doctor.core.lazy_regex import lazy_regex
+
 LINE_LIMIT = 64 * 1024  # bytes kept of one line, from its start
 BLOCK_SIZE = 1 << 20  # bytes handled at a time
 
 # gzip, zip, zstd, xz, PNG, ELF, bzip2, SQLite
 _MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"\x89PNG", b"\x7fELF", b"BZh", b"SQLite f")
 # `docker logs` through the engine's socket: stream number, three zero bytes, length (big endian)
-_DOCKER_HEADER = re.compile(rb"^[\x00-\x02]\x00{3}[^\n]{4}", re.MULTILINE)
+_DOCKER_HEADER = lazy_regex(rb"^[\x00-\x02]\x00{3}[^\n]{4}", re.MULTILINE)
 
 
 class LineSplitter:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.model import TEXT_LIMIT
 from qvl_doctor.core.masking import masked
 
 # Texts of a request inside an error's message: {'text': '...'}, prompt: '...'
-_USER_TEXT = re.compile(
+_USER_TEXT = lazy_regex(
     r"""(?P<head>'(?:text|prompt|content)': ?|\bprompt[:=] ?)"""
     r"""(?:'(?:[^'\\]|\\.){0,4000}'?|"(?:[^"\\]|\\.){0,4000}"?)"""
 )

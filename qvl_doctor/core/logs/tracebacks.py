@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line
 from qvl_doctor.core.records import field, record
 
@@ -22,17 +23,17 @@ CHAIN_REGEX = (
     r"|The above exception was the direct cause of the following exception):"
 )
 
-_FRAME = re.compile(FRAME_REGEX)
-_ALONE = re.compile(ALONE_REGEX)
-_IN_TRACEBACK = re.compile(rf"^(?P<type>{_TYPE}{_INSTEAD_OF})(?:: ?(?P<message>.*)|$)")
-_VALUE_ERROR = re.compile(VALUE_ERROR_REGEX)
-_VALIDATION = re.compile(r"^\d{1,4} validation errors? for ")
-_INPUT_ERROR = re.compile(r"^ {2}(?P<message>\S.*?)(?: \[type=\w+, input_value=.*)?$")
-_GROUP_BAR = re.compile(r"^ *[|+](?:-[-+ \d]*)? ?")
-_PATH_START = re.compile(r"(?:site|dist)-packages/")
+_FRAME = lazy_regex(FRAME_REGEX)
+_ALONE = lazy_regex(ALONE_REGEX)
+_IN_TRACEBACK = lazy_regex(rf"^(?P<type>{_TYPE}{_INSTEAD_OF})(?:: ?(?P<message>.*)|$)")
+_VALUE_ERROR = lazy_regex(VALUE_ERROR_REGEX)
+_VALIDATION = lazy_regex(r"^\d{1,4} validation errors? for ")
+_INPUT_ERROR = lazy_regex(r"^ {2}(?P<message>\S.*?)(?: \[type=\w+, input_value=.*)?$")
+_GROUP_BAR = lazy_regex(r"^ *[|+](?:-[-+ \d]*)? ?")
+_PATH_START = lazy_regex(r"(?:site|dist)-packages/")
 
 # Frames that every traceback passes through and that tell nothing.
-_PLUMBING = re.compile(
+_PLUMBING = lazy_regex(
     r"torch/(?:nn/modules/module|utils/_contextlib|autograd/function|_ops|_compile)\.py"
     r"|(?:^|/)(?:contextlib|runners|process|base_events|_base|thread|context|popen_\w+|spawn)\.py|uvloop/|starlette/|fastapi/|uvicorn/|pydantic/_internal"
 )

@@ -10,17 +10,18 @@ import ast
 import re
 from collections.abc import Mapping
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.masking import MASK, masked
 
 DEPTH_LIMIT = 40
 TEXT_LIMIT = 64 * 1024  # characters read
 
-_STRING = re.compile(r"""[rbuRBU]{0,2}(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+)(?![\w.])")
-_WORD = re.compile(r"[A-Za-z_][\w.]*")
-_BLANK = re.compile(r"\s*")
+_STRING = lazy_regex(r"""[rbuRBU]{0,2}(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
+_NUMBER = lazy_regex(r"[-+]?(?:\d[\d_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+)(?![\w.])")
+_WORD = lazy_regex(r"[A-Za-z_][\w.]*")
+_BLANK = lazy_regex(r"\s*")
 _WORDS = {"None": None, "True": True, "False": False, "inf": float("inf"), "nan": float("nan")}
-_SECRET = re.compile(r"(?i)(?:^|_)(?:api_?key|token|secret|password|passwd)$")
+_SECRET = lazy_regex(r"(?i)(?:^|_)(?:api_?key|token|secret|password|passwd)$")
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 

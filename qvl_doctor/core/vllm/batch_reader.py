@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.vllm.knowledge import BatchDefaults
 from qvl_doctor.core.vllm.source_tree import Module, Program
 
-_MEMORY = re.compile(r"device_memory\s*>=\s*(\d+)\s*\*\s*GiB_bytes")
-_NOT_NAMED = re.compile(r"[\"'](\w+)[\"']\s+not in device_name")
-_NAMED = re.compile(r"[\"'](\w+)[\"']\s+in device_name")
+_MEMORY = lazy_regex(r"device_memory\s*>=\s*(\d+)\s*\*\s*GiB_bytes")
+_NOT_NAMED = lazy_regex(r"[\"'](\w+)[\"']\s+not in device_name")
+_NAMED = lazy_regex(r"[\"'](\w+)[\"']\s+in device_name")
 _TOKENS, _SEQUENCES = "default_max_num_batched_tokens", "default_max_num_seqs"
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import Any
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.vllm.field_arguments import dialect_of, get_field, make_get_kwargs
 from qvl_doctor.core.vllm.interpreter import Interpreter, OutOfBudgetError
@@ -51,7 +52,7 @@ _KINDS = {
     "parse_reasoning_parser": "str",
 }
 _NULLABLE = frozenset({"nullable_str", "nullable_kvs", "optional_str", "optional_int", "optional_float"})
-_DEPRECATION = re.compile(r"deprecated\b", re.IGNORECASE)
+_DEPRECATION = lazy_regex(r"deprecated\b", re.IGNORECASE)
 MAX_NOTE = 240
 
 

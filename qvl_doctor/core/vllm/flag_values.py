@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from qvl_doctor.core.findings import Edit
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 from qvl_doctor.core.vision import default_cap_pixels
 from qvl_doctor.core.vllm.flag_problems import (
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 
 LIMITS = "--limit-mm-per-prompt"
 MEDIA = frozenset({"image", "video", "audio", "vision_chunk"})  # vllm/config/multimodal.py, over all releases
-_INT = re.compile(r"\s*[+-]?\d(?:_?\d)*\s*")
-_HUMAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT])(?:i?[bB]|okens?)?\s*")
-_HUMAN_TAKEN = re.compile(r"\s*\d+(?:\.\d+)?[kKmMgGtT]\s*")
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:g|gb|gib|G|GB|GiB)\s*")
-_WORD = re.compile(r"[\w-]+|-?\d+\.\d+")
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+_INT = lazy_regex(r"\s*[+-]?\d(?:_?\d)*\s*")
+_HUMAN = lazy_regex(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT])(?:i?[bB]|okens?)?\s*")
+_HUMAN_TAKEN = lazy_regex(r"\s*\d+(?:\.\d+)?[kKmMgGtT]\s*")
+_SIZE = lazy_regex(r"\s*(\d+(?:\.\d+)?)\s*(?:g|gb|gib|G|GB|GiB)\s*")
+_WORD = lazy_regex(r"[\w-]+|-?\d+\.\d+")
+_PERCENT = lazy_regex(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _POWERS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_VARIABLE = lazy_regex(r"\$\{?([A-Za-z_]\w*)\}?")
 
 
 @record

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from qvl_doctor.core.lazy_regex import lazy_regex
 
 MAX_VALUE = 20_000
 MAX_DEPTH = 20
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_PAIR = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*([^,=:\s]+)\s*")
+_NUMBER = lazy_regex(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_PAIR = lazy_regex(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*([^,=:\s]+)\s*")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "「": "」"}
 _BARE_END = frozenset(",:{}[]\"'“”‘’ \t\r\n")
 

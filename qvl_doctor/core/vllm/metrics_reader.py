@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.vllm.knowledge import MetricFact
 from qvl_doctor.core.vllm.source_tree import SourceTree, parse
 
 _KINDS = ("gauge", "counter", "histogram", "summary", "info")
 _ROOT = "vllm/"
 _PREFIX = "vllm:"
-_NAME = re.compile(r"vllm:[a-z0-9_]{1,80}")
+_NAME = lazy_regex(r"vllm:[a-z0-9_]{1,80}")
 
 
 def metric_files(tree: SourceTree) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 from qvl_doctor.core.vllm.interpreter import Interpreter, OutOfBudgetError
 from qvl_doctor.core.vllm.source_tree import Module, Program
@@ -15,8 +16,8 @@ from qvl_doctor.core.vllm.static_values import ClassValue, FuncValue
 
 REGISTRIES = ("vllm.model_executor.models.registry", "vllm.model_executor.models")
 QUANTIZATION = "vllm.model_executor.layers.quantization"
-_TABLE = re.compile(r"^_[A-Z_]*MODELS$")
-_NOT_SUPPORTED = re.compile(r"PREVIOUSLY|ROCM|OOT|VLLM")
+_TABLE = lazy_regex(r"^_[A-Z_]*MODELS$")
+_NOT_SUPPORTED = lazy_regex(r"PREVIOUSLY|ROCM|OOT|VLLM")
 _REQUIREMENTS = frozenset(
     {"torch", "torchvision", "transformers", "numpy", "xformers", "compressed-tensors", "flashinfer-python", "triton",
      "mistral-common", "tokenizers", "xgrammar", "ray", "pydantic", "fastapi", "prometheus-client",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from qvl_doctor.core.findings import Edit
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.vision import capped_kwargs, default_cap_pixels, max_pixels_for_tokens, tokens_at_cap
 from qvl_doctor.core.vllm.flag_problems import Check
 from qvl_doctor.core.vllm.json_values import dumps
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qvl_doctor.core.model import ModelSpec
 
 KWARGS = "--mm-processor-kwargs"
-_NUMBER = re.compile(r"\d{1,9}")
+_NUMBER = lazy_regex(r"\d{1,9}")
 _PLAUSIBLE = (4 * 784, 200_000_000)  # pixels: the smallest cap that a processor takes, beyond any photograph
 
 
