@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from qvl_doctor.core.derived import load_all
@@ -12,6 +11,7 @@ from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
 from qvl_doctor.core.launch import Document, LaunchCommand, edited_command, parse_text
 from qvl_doctor.core.observe import Observed, base_facts
+from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.refusals import refused_flags
 from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.vllm.flag_problems import FlagProblem
@@ -19,15 +19,17 @@ from qvl_doctor.core.vllm.flags import check_flags
 from qvl_doctor.core.vllm.knowledge import Knowledge
 
 if TYPE_CHECKING:
+    from qvl_doctor.core.logs import LogSummary
     from qvl_doctor.core.model import ModelSpec
 
 State = Literal["failed", "starting", "ready", "degraded", "unknown"]
 _ROUNDS = 3
 _HARMLESS = ("flag-deprecated", "flag-no-effect")  # kinds of flag problems that no parser refuses
+_NAMED_PROCESSES = ("APIServer", "EngineCore", "Worker", "VllmWorker")
 _CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """What a diagnosis is made with: the rules, the release knowledge, the model if it is one we know."""
 
@@ -38,7 +40,7 @@ class Context:
     ignore: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandReport:
     """One launch command before and after the edits; `editable` is None where it is, else the reason why not."""
 
@@ -55,7 +57,7 @@ class CommandReport:
         return self.before != self.after
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Server:
     """What is known of the server itself; `version_from` is "given", "log", "launch" or "assumed"."""
 
@@ -65,7 +67,7 @@ class Server:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """The whole answer."""
 
@@ -138,11 +140,24 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
     # a command put together from the server's own record of its arguments has passed its parser already
     if observed.launch is not None and not recovered:
         problems = check_flags(observed.launch, context.knowledge, View(facts, objects), context.language)
+        if observed.log is not None and _got_past_its_parser(observed.log):
+            problems = tuple(problem for problem in problems if not _refused_by_assumption(problem))
         facts["derived.flags"] = Known(tuple(_item(problem, "launch") for problem in problems))
     if observed.log is not None:
         refused = refused_flags(observed.log, context.knowledge, View(facts, objects), context.language)
         facts["derived.refused_flags"] = Known(tuple(_item(problem, "log") for problem in refused))
     return View(facts, objects)
+
+
+def _got_past_its_parser(log: LogSummary) -> bool:
+    """Whether the start got further than its command line: only later do processes put their names before lines."""
+    named = any((failure.process or "").startswith(_NAMED_PROCESSES) for failure in log.failures)
+    return named or log.phase not in ("unknown", "start")
+
+
+def _refused_by_assumption(problem: FlagProblem) -> bool:
+    """Whether a parser would have refused the flag, but that of a release which nobody stated."""
+    return "assumed" in problem.detail and problem.kind not in _HARMLESS
 
 
 def _item(problem: FlagProblem, source: Literal["launch", "log"]) -> Mapping[str, Any]:

@@ -8,14 +8,14 @@ transformers 4.44.2-5.3.0; for EAGLE-3 the classes in vllm/model_executor/models
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from packaging.version import Version
 
 from qvl_doctor.core.facts import View, derived
+from qvl_doctor.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FirstRelease:
     """The first releases that know a model type; transformers None: vLLM's own code suffices or it is not known."""
 
@@ -41,6 +41,7 @@ _OFFICIAL_NAME = {  # how published names, unlike their configs, write the same
     "qwen36": "qwen35",
     "qwen38": "qwen35",
 }
+_MODEL_KNOWN = ("profile", "kv", "capture", "warmup", "ready", "serving")  # phases that only a loaded model reaches
 _EAGLE3_FROM = {"qwen2_5_vl": "0.11.1", "qwen3_vl": "0.15.0"}
 
 
@@ -87,6 +88,8 @@ def _transformers_for_model(view: View) -> str | None:
 @derived("derived.model_too_new", "bool", "", "the vLLM release in use is older than the first that knows the model")
 def _model_too_new(view: View) -> bool | None:
     """Only from what is stated (a model by its published name, a version); other models are unknown."""
+    if view.text("log.phase") in _MODEL_KNOWN:
+        return False  # the log shows otherwise, whatever version is stated
     first, version = _asked(view), view.version("version.vllm")
     return None if first is None or version is None else version < Version(f"{first.vllm}.dev0")
 

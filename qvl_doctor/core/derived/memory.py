@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from qvl_doctor.core import memory, planning, profile_run
 from qvl_doctor.core.facts import View, derived
 from qvl_doctor.core.memory import BLOCK_TOKENS, MemoryPlan
 from qvl_doctor.core.model import ModelSpec, model_variant
 from qvl_doctor.core.profile_run import GIB
+from qvl_doctor.core.records import replace
 from qvl_doctor.core.weights import Sharding, weights_bytes
 
 LEAST_USEFUL_TOKENS = 512  # a context below this serves no picture
@@ -24,6 +24,7 @@ _HEADROOM_SHARE = 0.05  # ... or this part of the card, whichever is more
 _MOST_UTILIZATION = 0.97
 _LEAST_UTILIZATION = 0.1
 _MOST_RANKS = 64  # attention heads of the largest model
+_USUAL_GPUS = 8  # of one host
 _PLANNED_SHARE = 0.95  # of a modelled KV cache that is relied on
 
 
@@ -267,12 +268,24 @@ def _data_parallel_rest(view: View) -> int | None:
 @derived("plan.tensor_parallel_size_for_weights", "int", "", "smallest valid --tensor-parallel-size whose weights fit")
 def _tensor_parallel_for_weights(view: View) -> int | None:
     """Up to the GPUs there are (8 if unknown), larger than the one in force; a tenth of the budget is left."""
+    return _smallest_tensor(view, min(view.integer("gpu.count") or _USUAL_GPUS, _MOST_RANKS))
+
+
+@derived("plan.tensor_parallel_size_more_gpus", "int", "", "as ..._for_weights, with more GPUs than there are")
+def _tensor_parallel_more_gpus(view: View) -> int | None:
+    """As many as one host usually holds; None where the GPUs that there are suffice."""
+    if view.integer("gpu.count") is None or view.integer("plan.tensor_parallel_size_for_weights") is not None:
+        return None
+    return _smallest_tensor(view, _USUAL_GPUS)
+
+
+def _smallest_tensor(view: View, most: int) -> int | None:
     spec, total = view.objects.model, planning.total_bytes(view)
     share = planning.utilization(view) or 0.9
     if spec is None or total is None:
         return None
     now = planning.sharding(view)
-    for size in range(now.tensor + 1, min(view.integer("gpu.count") or 8, _MOST_RANKS) + 1):
+    for size in range(now.tensor + 1, most + 1):
         if not _divides(spec, size, encoder_data=now.encoder_data):
             continue
         if _model_fits(spec, replace(now, tensor=size), share * total, view):
@@ -283,6 +296,18 @@ def _tensor_parallel_for_weights(view: View) -> int | None:
 def _model_fits(spec: ModelSpec, shares: Sharding, budget: float, view: View) -> bool:
     weights = weights_bytes(spec, shares, quantization=planning.online_quantization(view, spec))
     return weights is not None and weights.high + memory.LEAST_BESIDE_WEIGHTS_BYTES < 0.9 * budget
+
+
+@derived("plan.cpu_offload_least", "int", "GiB", "smallest --cpu-offload-gb with which the rest of the weights fits")
+def _cpu_offload_least(view: View) -> int | None:
+    """At least 1: 0 would mean that nothing has to be offloaded. A tenth of the budget is left to the KV cache."""
+    spec, total, share = view.objects.model, planning.total_bytes(view), planning.utilization(view)
+    if spec is None or total is None or share is None:
+        return None
+    weights = weights_bytes(spec, planning.sharding(view), quantization=planning.online_quantization(view, spec))
+    if weights is None:
+        return None
+    return max(1, math.ceil((weights.high + memory.LEAST_BESIDE_WEIGHTS_BYTES - 0.9 * share * total) / GIB))
 
 
 @derived("plan.quantized_model", "str", "", "Qwen's own quantized checkpoint of this model that fits these GPUs")

@@ -9,7 +9,6 @@ Which function runs when: vllm/v1/worker/gpu_model_runner.py and gpu_worker.py (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from packaging.version import Version
@@ -17,6 +16,7 @@ from packaging.version import Version
 from qvl_doctor.core import planning
 from qvl_doctor.core.facts import View, derived
 from qvl_doctor.core.logs import OomReport
+from qvl_doctor.core.records import record
 from qvl_doctor.core.weights import weights_bytes
 
 Stage = Literal[
@@ -172,7 +172,11 @@ def _weights_gib(view: View) -> float | None:
 )
 def _start_unproven(view: View) -> bool | None:
     log = view.objects.log
-    return log is None or (log.state in ("unknown", "starting") and not log.failures and log.oom is None)
+    if log is None:
+        return True
+    if (view.number("log.kv_available_gib") or 0) > 0 or view.value("log.kv_tokens") is not None:
+        return False  # everything but the KV cache has found its place
+    return log.state in ("unknown", "starting") and not log.failures and log.oom is None
 
 
 @derived("derived.weights_fit", "str", "", "weights against GPU and budget: no, over-budget, low-budget, tight, fine")
@@ -186,20 +190,35 @@ def _weights_fit(view: View) -> str | None:
     share = view.number("effective.gpu_memory_utilization")
     if weights is None or card is None or share is None or not 0 < share <= 1:
         return None
-    if weights + _CONTEXT_GIB + _LEAST_ROOM_GIB > 0.98 * card:
-        return "no"
     budget = share * card
-    if weights + _CONTEXT_GIB > budget:
+    left = view.number("log.kv_available_gib")
+    if left is not None and left > 0:
+        weights = min(weights, budget - left)  # the log has the last word: that much was left beside them
+    elif weights + _CONTEXT_GIB + _LEAST_ROOM_GIB > 0.98 * card:
+        return "no"
+    elif weights + _CONTEXT_GIB > budget:
         return "over-budget"
     if weights > 0.75 * budget and budget - weights < 20:
         return "low-budget" if share <= 0.85 else "tight"
     return "fine"
 
 
+@derived("derived.little_kv", "bool", "", "the log shows that beside the weights hardly one full sequence fits")
+def _little_kv(view: View) -> bool:
+    """Only by the log's own figures: less than a tenth of the weights is left for it."""
+    weights, left = view.number("log.weights_gib"), view.number("log.kv_available_gib")
+    sequences = view.number("log.max_concurrency")
+    if weights is None or left is None or sequences is None:
+        return False
+    return 0 < left < 0.1 * weights and sequences < 2
+
+
 @derived("derived.encoder_over_card", "bool", "", "by the plan the vision dry run beside the weights exceeds the card")
 def _encoder_over_card(view: View) -> bool | None:
     weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
     encoder = view.number("plan.encoder_peak_gib")
+    if view.value("log.kv_available_gib") is not None:
+        return False  # printed after the dry run, which has succeeded
     if weights is None or card is None or encoder is None:
         return None
     return encoder > 1 and weights + encoder + _CONTEXT_GIB > card
@@ -224,7 +243,7 @@ def _vision_unprofiled(view: View) -> bool | None:
     return runner == "V2" and Version("0.22.dev0") <= version < Version("0.27.dev0")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Attribution:
     cause: str
     basis: Basis

@@ -35,7 +35,17 @@ PHASE_MARKS: tuple[tuple[str, Phase], ...] = (
 _FRAMES: tuple[tuple[Phase, frozenset[str]], ...] = (
     (
         "capture",
-        frozenset({"capture_model", "_capture_cudagraphs", "capture_graphs", "_warmup_and_capture", "capture_graph"}),
+        frozenset(
+            {
+                "capture_model",
+                "_capture_cudagraphs",
+                "capture_graphs",
+                "_warmup_and_capture",
+                "capture_graph",
+                "capture_begin",  # these two: torch/cuda/graphs.py
+                "capture_end",
+            }
+        ),
     ),
     (
         "kv",
