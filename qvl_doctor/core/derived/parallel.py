@@ -94,14 +94,23 @@ def _group(model: ModelSpec) -> int | None:
 )
 def _tensor_parallel_for_group(view: View) -> int | None:
     size, model = view.integer("effective.tensor_parallel_size"), view.objects.model
-    if model is None or size is None or size < 2 or model.attention_heads is None:
+    if size is None or size < 2:
         return None
-    width = _sharded_width(model)
-    if width is None:
-        return None
+    width = None if model is None else _sharded_width(model)
+    if model is None or model.attention_heads is None or width is None:
+        return _halved_for_group(view, size)
     group = _group(model) or _FP8_BLOCK
     sizes = (n for n in range(size - 1, 0, -1) if (model.attention_heads or 1) % n == 0 and width % (n * group) == 0)
     return next(sizes, None)
+
+
+def _halved_for_group(view: View, size: int) -> int | None:
+    """From the message alone, for a model of unknown shape: halves of the size, whose heads surely divide."""
+    shard, group = view.integer("match.width"), view.integer("match.block") or view.integer("match.group")
+    if shard is None or not group or shard < 1:
+        return None
+    halves = (size >> step for step in range(1, size.bit_length()) if size % (1 << step) == 0)
+    return next((half for half in halves if half > 1 and shard * size // half % group == 0), None)
 
 
 @derived(
