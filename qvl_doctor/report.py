@@ -52,11 +52,14 @@ def fix_document(report: Report) -> dict[str, Any]:
 
 
 def manual_edits(report: Report) -> tuple[Edit, ...]:
-    """What the person has to do: edits of packages, host and client, and those marked manual."""
-    applied = {edit for command in report.commands for edit in command.edits}
+    """What the person has to do: edits of packages, host and client, and those marked manual.
+
+    What the corrected command sets already is not asked for a second time with another value.
+    """
+    applied = {(edit.op, edit.name) for command in report.commands for edit in command.edits}
     concerning = (one for one in report.findings if one.severity != "info" or one.scope == "request")
     wanted = [edit for finding in concerning for edit in finding.edits]
-    return tuple(dict.fromkeys(edit for edit in wanted if edit not in applied))
+    return tuple(dict.fromkeys(edit for edit in wanted if (edit.op, edit.name) not in applied))
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
