@@ -66,21 +66,39 @@ def test_log_figures_stand_above_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "gpu", "fits", "at_most"),
+    ("command", "gpu", "verdict"),
     [
-        (_serve(), "RTX 3090", True, True),
-        (_serve("--gpu-memory-utilization 0.6"), "RTX 3090", False, True),
-        (_serve(model="Qwen/Qwen2.5-VL-72B-Instruct"), "A100 80GB", False, False),
-        (_serve("-tp 4", model="Qwen/Qwen2.5-VL-72B-Instruct"), "4x A100 80GB", True, True),
-        (_serve("-tp 2", model="Qwen/Qwen2.5-VL-72B-Instruct-AWQ"), "2x A100 40GB", True, True),
-        (_serve("-tp 8", model="Qwen/Qwen3-VL-235B-A22B-Instruct"), "8x H20 96GB", True, True),
-        (_serve(model="Qwen/Qwen2.5-VL-7B-Instruct"), None, None, None),
-        (_serve(model="org/some-model"), "RTX 3090", None, None),
+        (_serve(), "RTX 3090", "fine"),
+        (_serve("--gpu-memory-utilization 0.6"), "RTX 3090", "over-budget"),
+        (_serve("--gpu-memory-utilization 0.8"), "RTX 3090", "low-budget"),
+        (_serve(model="Qwen/Qwen2.5-VL-72B-Instruct"), "A100 80GB", "no"),
+        (_serve("-tp 4", model="Qwen/Qwen2.5-VL-72B-Instruct"), "4x A100 80GB", "fine"),
+        (_serve("-tp 8", model="Qwen/Qwen3-VL-235B-A22B-Instruct"), "8x H20 96GB", "fine"),
+        (_serve(model="Qwen/Qwen2.5-VL-7B-Instruct"), None, None),
+        (_serve(model="org/some-model"), "RTX 3090", None),
     ],
 )
-def test_whether_weights_fit(command: str, gpu: str | None, fits: bool | None, at_most: bool | None) -> None:
-    view = _view(command, gpu=gpu)
-    assert (view.flag("plan.weights_fit"), view.flag("plan.weights_fit_at_most")) == (fits, at_most)
+def test_whether_weights_fit(command: str, gpu: str | None, verdict: str | None) -> None:
+    assert _view(command, gpu=gpu).text("derived.weights_fit") == verdict
+
+
+def test_memory_left_for_the_cache_proves_that_weights_fit() -> None:
+    command = _serve("--gpu-memory-utilization 0.6", model="Qwen/Qwen2.5-VL-32B-Instruct")
+    assert _view(command, gpu="A100 80GB").text("derived.weights_fit") == "over-budget"
+    assert _view(command, gpu="A100 80GB", log__kv_available_gib=-3.2).text("derived.weights_fit") == "over-budget"
+    left = _view(command, gpu="A100 80GB", log__kv_available_gib=5.1)
+    assert left.text("derived.weights_fit") == "low-budget"
+    assert left.flag("derived.encoder_over_card") is False
+
+
+@pytest.mark.parametrize(
+    ("weights", "left", "sequences", "little"),
+    [(20.1, 0.5, 1.1, True), (20.1, 0.5, 4.0, False), (20.1, 10.3, 1.2, False), (15.7, -1.0, 1.0, False)],
+)
+def test_hardly_any_cache_beside_the_weights(weights: float, left: float, sequences: float, little: bool) -> None:
+    view = _view(log__weights_gib=weights, log__kv_available_gib=left, log__max_concurrency=sequences)
+    assert view.flag("derived.little_kv") is little
+    assert _view().flag("derived.little_kv") is False
 
 
 def test_max_model_len_prefers_what_vllm_says() -> None:
@@ -99,8 +117,6 @@ def test_fractions_from_free_memory() -> None:
     assert _view(match__free="0.49", match__total="79.32").number("plan.gpu_memory_utilization_free") is None
     others = _view(derived__oom_others_gib=8.6, log__oom__total_gib=23.69)
     assert others.number("plan.gpu_memory_utilization_free") == 0.62
-    assert others.number("derived.other_processes_gib") == 8.6
-    assert _view(match__free="3.07", match__total="23.57").number("derived.other_processes_gib") == 20.0
     assert _view(gpu=None).number("plan.gpu_memory_utilization_free") is None
 
 
@@ -171,6 +187,30 @@ def test_more_gpus_or_a_quantized_checkpoint_for_the_weights() -> None:
     assert _view(_serve(model="Qwen/Qwen2.5-VL-7B-Instruct-AWQ")).text("plan.quantized_model") is None
 
 
+def test_further_gpus_for_the_weights() -> None:
+    large = _serve(model="Qwen/Qwen2.5-VL-32B-Instruct")
+    assert _view(large).integer("plan.tensor_parallel_size_more_gpus") == 4
+    assert _view(large, gpu="4x RTX 3090").integer("plan.tensor_parallel_size_more_gpus") is None  # these suffice
+    assert _view(large, gpu=None).integer("plan.tensor_parallel_size_more_gpus") is None
+
+
+def test_least_offload_lets_the_rest_fit() -> None:
+    large = _serve(model="Qwen/Qwen2.5-VL-32B-Instruct")
+    offload = _view(large, gpu="A100 40GB").integer("plan.cpu_offload_least")
+    weights = _view(large, gpu="A100 40GB").number("plan.weights_gib_per_gpu")
+    assert offload is not None
+    assert weights is not None
+    assert weights - offload < 0.9 * 0.9 * 39.5 < weights - offload + 3
+    assert _view(gpu="A100 80GB").integer("plan.cpu_offload_least") == 1
+
+
+def test_halves_of_a_size_that_cuts_blocks_of_an_unknown_model() -> None:
+    view = _view(_serve("-tp 8", model="org/some-moe-FP8"), match__width="64", match__block="128")
+    assert view.integer("plan.tensor_parallel_for_group") == 4
+    odd = _view(_serve("-tp 4", model="org/some-awq"), match__width="7392", match__group="128")
+    assert odd.integer("plan.tensor_parallel_for_group") is None
+
+
 def test_fewer_sequences() -> None:
     # 0.8.3 dry-runs the sampler with 1024 rows on any card
     assert _view(version="0.8.3").integer("plan.max_num_seqs_sampler") == 256
@@ -187,21 +227,22 @@ def test_fewer_sequences() -> None:
 def test_tokens_of_pictures() -> None:
     plain = _view()
     capped = _view(_serve("--mm-processor-kwargs '{\"max_pixels\":1003520}'"))
-    assert plain.integer("derived.image_tokens_at_cap") == 16384
-    assert capped.integer("derived.image_tokens_at_cap") == 1280
+    assert plain.integer("plan.tokens_per_picture") == 16384
+    assert capped.integer("plan.tokens_per_picture") == 1280
     assert (plain.flag("derived.pixels_capped"), capped.flag("derived.pixels_capped")) == (False, True)
     nine = _view(_serve('--limit-mm-per-prompt \'{"image":9,"video":0}\'', "--max-model-len 32768"))
-    assert nine.integer("derived.worst_case_mm_tokens") == 147456
-    assert plain.integer("derived.worst_case_mm_tokens") is None
+    assert nine.integer("plan.tokens_of_pictures") == 147456
+    assert plain.integer("plan.tokens_of_pictures") == 16384
+    unknown = _serve("--mm-processor-kwargs '{\"max_pixels\":1003520}'", model="org/some-model")
+    assert _view(unknown).flag("derived.pixels_capped") is True
 
 
-def test_budget_follows_the_checkpoints_pixels() -> None:
+def test_encoder_cache_is_printed_or_planned() -> None:
     small = _serve("--max-model-len 8192", model="Qwen/Qwen3-VL-8B-Instruct")
-    cap = ' --mm-processor-kwargs \'{"size":{"shortest_edge":65536,"longest_edge":1048576}}\''
-    assert _view(small, version="0.16.0").integer("derived.budget_tokens_from_default_pixels") == 16384
-    assert _view(small + cap, version="0.16.0").integer("derived.budget_tokens_from_default_pixels") is None
+    assert _view(small, version="0.16.0").integer("plan.encoder_cache_tokens") == 16384
     printed = _view(small, version="0.16.0", log__encoder_budget_tokens=98304)
-    assert printed.integer("derived.encoder_budget_tokens") == 98304
+    assert printed.integer("plan.encoder_cache_tokens") == 98304
+    assert _view(small, version="0.16.0", match__cache="5120").integer("plan.encoder_cache_tokens") == 5120
 
 
 @pytest.mark.parametrize(
@@ -251,35 +292,54 @@ def test_fewer_items(given: str, version: str, fewer: str | None) -> None:
 
 
 def test_limits_that_let_a_request_through() -> None:
-    assert _view(match__count=3, match__modality="image").text("plan.limit_mm_needed") == '{"image":3}'
-    assert _view(version="0.7.2", match__count="2").text("plan.limit_mm_needed") == "image=2"
-    kept = _view(_serve('--limit-mm-per-prompt \'{"image":1,"video":0}\''), match__count=3, match__modality="images")
-    assert kept.text("plan.limit_mm_needed") == '{"image":3,"video":0}'
-    enough = _view(_serve("--limit-mm-per-prompt '{\"image\":5}'"), match__count=3)
-    assert enough.text("plan.limit_mm_needed") is None
-    assert _view(match__count=3, match__modality="; rm -rf").text("plan.limit_mm_needed") is None
+    needed = "plan.limit_mm_for_request"
+    assert _view(match__passed=3, match__modality="image").text(needed) == '{"image":3}'
+    assert _view(version="0.7.2", match__limit="1", match__modality="image").text(needed) == "image=2"
+    kept = _view(_serve('--limit-mm-per-prompt \'{"image":1,"video":0}\''), match__passed=3, match__modality="image")
+    assert kept.text(needed) == '{"image":3,"video":0}'
+    enough = _view(_serve("--limit-mm-per-prompt '{\"image\":5}'"), match__passed=3, match__modality="image")
+    assert enough.text(needed) is None
+    assert _view(match__passed=3, match__modality="; rm -rf").text(needed) is None
 
 
-def test_room_for_an_item_and_a_prompt() -> None:
-    assert _view(match__length="6042").integer("plan.max_num_batched_tokens_item") == 6144
-    assert (
-        _view(_serve("--max-num-batched-tokens 8192"), match__length="6042").integer("plan.max_num_batched_tokens_item")
-        is None
-    )
-    assert (
-        _view(_serve("--max-model-len 8192"), match__length="9000").integer("plan.max_num_batched_tokens_item") == 9216
-    )
+def test_room_for_a_prompt() -> None:
     short = _serve("--max-model-len 4096")
-    assert _view(short, gpu="H200", match__length="15321").integer("plan.max_model_len_prompt") == 16384
-    assert _view(short, match__length="15321", log__kv_tokens=15600).integer("plan.max_model_len_prompt") == 15600
-    assert _view(short, match__length="15321", log__kv_tokens=9000).integer("plan.max_model_len_prompt") is None
-    assert _view(short, gpu="H200", match__length="200000").integer("plan.max_model_len_prompt") is None
+    assert _view(short, match__tokens="15321").integer("plan.max_len_for_prompt") == 16384
+    # no more than the KV cache of this start holds
+    assert _view(short, match__tokens="15321", log__kv_tokens=15900).integer("plan.max_len_for_prompt") == 15888
+    assert _view(short, match__tokens="15321", log__kv_tokens=9000).integer("plan.max_len_for_prompt") is None
+    assert _view(short, match__tokens="200000").integer("plan.max_len_for_prompt") is None
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        ("AAAAGGZ0eXBoZWljAAAAAG1pZjE", "HEIC"),
+        ("JVBERi0xLjQK", "a PDF document"),
+        ("PCFET0NUWVBFIGh0bWw+PGh0bWw+", "a web page (HTML)"),
+        ("AAAAIGZ0eXBpc29tAAACAGlzb20", "an MP4 video"),
+        ("/9j/4AAQSkZJRgABAQ", None),
+        ("iVBORw0KGgoAAAANSUhEUg", None),
+        ("====", None),
+    ],
+)
+def test_a_file_shows_its_kind_in_base64(head: str, kind: str | None) -> None:
+    assert _view(match__head=head).text("derived.undecodable_type") == kind
+
+
+def test_names_that_were_dropped_are_written_as_the_processor_has_them() -> None:
+    command = _serve('--mm-processor-kwargs \'{"max_pixel":602112,"fps":1}\'')
+    assert _view(command, match__dropped="'max_pixel'").text("plan.known_kwargs") == '{"fps":1,"max_pixels":602112}'
+    assert _view(command, match__dropped="'fps'").text("plan.known_kwargs") == '{"max_pixel":602112}'
+    assert _view(command, match__dropped="'other'").text("plan.known_kwargs") is None
 
 
 # --- all of them ---------------------------------------------------------------------------------------------------
 
 _OURS = [
-    name for name, entry in REGISTRY.items() if entry.compute.__module__.endswith(("derived.memory", "derived.media"))
+    name
+    for name, entry in REGISTRY.items()
+    if entry.compute.__module__.endswith(("derived.memory", "derived.media", "derived.parallel"))
 ]
 
 
@@ -299,7 +359,7 @@ _INPUTS = [
     "match.free",
     "match.total",
     "match.blocks",
-    "match.count",
+    "match.passed",
     "match.modality",
     "match.length",
     "log.kv_tokens",

@@ -86,12 +86,12 @@ def test_video_is_taken_off_the_limits_once() -> None:
 
 
 def test_a_cap_is_spelled_as_the_family_obeys_it() -> None:
-    assert _json(_view(QWEN25), "plan.media_cap_kwargs") == {"max_pixels": 1003520}
-    assert _json(_view(QWEN3), "plan.media_cap_kwargs") == {"size": {"shortest_edge": 65536, "longest_edge": 1048576}}
+    assert _json(_view(QWEN25), "plan.max_pixels_kwargs") == {"max_pixels": 1003520}
+    assert _json(_view(QWEN3), "plan.max_pixels_kwargs") == {"size": {"shortest_edge": 65536, "longest_edge": 1048576}}
 
 
 def test_a_smaller_cap_in_force_is_left_alone() -> None:
-    assert _view(f"{QWEN25} --mm-processor-kwargs.max_pixels 602112").value("plan.media_cap_kwargs") is None
+    assert _view(f"{QWEN25} --mm-processor-kwargs.max_pixels 602112").value("plan.max_pixels_kwargs") is None
 
 
 def test_a_cap_above_the_checkpoints_own_limit_is_none() -> None:

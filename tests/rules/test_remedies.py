@@ -100,7 +100,7 @@ def test_only_qwens_own_72b_is_padded() -> None:
 def test_visible_gpus_bound_the_tensor_parallel_size() -> None:
     view = _view("CUDA_VISIBLE_DEVICES=2,5,7 vllm serve Qwen/Qwen2.5-VL-7B-Instruct -tp 4", match__gpus=3)
     assert view.integer("derived.visible_gpus") == 3
-    assert view.integer("plan.tensor_parallel_for_gpus") == 2
+    assert view.integer("plan.tensor_parallel_size_valid") == 2
 
 
 @pytest.mark.parametrize(

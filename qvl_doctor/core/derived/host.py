@@ -324,6 +324,12 @@ def _visible(view: View) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.strip("\"' ").split(",") if part.strip())
 
 
+@derived("derived.visible_gpus", "int", "", "number of GPUs that CUDA_VISIBLE_DEVICES lets the server see")
+def _visible_gpus(view: View) -> int | None:
+    entries = _visible(view)
+    return None if not entries or entries[0].lower() in ("all", "none", "-1") else len(entries)
+
+
 @derived("derived.visible_beyond", "str", "", "entry of CUDA_VISIBLE_DEVICES that names no GPU of this host")
 def _visible_beyond(view: View) -> str | None:
     """Only where all GPUs of the host are known, that is, read from it or stated as more than are made visible."""

@@ -1,4 +1,4 @@
-"""`plan.*` and `derived.*` of memory: the budget, which fraction, length, batch or number of GPUs fits.
+"""`plan.*` and `derived.*` of memory: the budget, which fraction, length or batch fits.
 
 Everything here is a number for a message or the value of an edit. Where an input is unknown the fact is unknown too:
 an edit without its number is not proposed.
@@ -7,15 +7,14 @@ an edit without its number is not proposed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from qvl_doctor.core import memory, planning, profile_run
 from qvl_doctor.core.facts import View, derived
 from qvl_doctor.core.memory import BLOCK_TOKENS, MemoryPlan
-from qvl_doctor.core.model import ModelSpec, model_variant
 from qvl_doctor.core.profile_run import GIB
 from qvl_doctor.core.records import replace
-from qvl_doctor.core.weights import Sharding, weights_bytes
+from qvl_doctor.core.weights import weights_bytes
 
 LEAST_USEFUL_TOKENS = 512  # a context below this serves no picture
 _FREE_MARGIN_GIB = 0.3  # left free beside other processes: their own small changes, the CUDA context
@@ -23,8 +22,6 @@ _HEADROOM_GIB = 1.5  # given back after an out-of-memory at run time ...
 _HEADROOM_SHARE = 0.05  # ... or this part of the card, whichever is more
 _MOST_UTILIZATION = 0.97
 _LEAST_UTILIZATION = 0.1
-_MOST_RANKS = 64  # attention heads of the largest model
-_USUAL_GPUS = 8  # of one host
 _PLANNED_SHARE = 0.95  # of a modelled KV cache that is relied on
 
 
@@ -92,24 +89,6 @@ def _weights(view: View) -> float | None:
         return printed
     weights = weights_bytes(spec, planning.sharding(view), quantization=planning.online_quantization(view, spec))
     return None if weights is None else _gib(weights.bytes)
-
-
-@derived("plan.weights_fit", "bool", "", "the weights leave room in the budget that is in force")
-def _weights_fit(view: View) -> bool | None:
-    share = planning.utilization(view)
-    return None if share is None else _fits_at(view, share)
-
-
-@derived("plan.weights_fit_at_most", "bool", "", "the weights leave room in the largest sensible budget")
-def _weights_fit_at_most(view: View) -> bool | None:
-    return _fits_at(view, _MOST_UTILIZATION)
-
-
-def _fits_at(view: View, share: float) -> bool | None:
-    weights, total = view.number("plan.weights_gib_per_gpu"), view.number("plan.gpu_total_gib")
-    if weights is None or total is None:
-        return None
-    return weights + memory.LEAST_BESIDE_WEIGHTS_BYTES / GIB < share * total
 
 
 # --- lengths -------------------------------------------------------------------------------------------------------
@@ -211,91 +190,7 @@ def _oom_gap(view: View) -> float | None:
     return None if tried is None or free is None else round((tried - free) / 1024, 2)
 
 
-@derived("derived.other_processes_gib", "float", "GiB", "memory that other processes hold on the GPU")
-def _other_processes(view: View) -> float | None:
-    """As the failed allocation lists them; of a refused start, what was not free (less this server's own context)."""
-    listed = view.number("derived.oom_others_gib")
-    if listed is not None:
-        return listed
-    free, total = view.number("match.free"), view.number("match.total")
-    if free is None or total is None:
-        free, total = view.number("log.free_gib"), view.number("log.total_gib")
-    context_gib = 0.5  # measured: 0.51 GiB on an H200
-    return None if free is None or total is None else round(max(0.0, total - free - context_gib), 2)
-
-
-# --- GPUs and copies -----------------------------------------------------------------------------------------------
-
-
-def _divides(spec: ModelSpec, size: int, *, encoder_data: bool) -> bool:
-    """Whether vLLM can split the model's heads over so many GPUs: query heads must divide, KV heads divide or be
-    replicated, the vision tower's heads divide unless each rank holds the whole tower."""
-    heads, kv = spec.attention_heads, spec.key_value_heads
-    if heads is None or kv is None or heads % size or (kv % size and size % kv):
-        return False
-    return encoder_data or spec.vision is None or spec.vision.heads % size == 0
-
-
-@derived("plan.tensor_parallel_size_valid", "int", "", "largest valid --tensor-parallel-size up to the one asked for")
-def _tensor_parallel_valid(view: View) -> int | None:
-    asked = view.integer("launch.tensor_parallel_size") or view.integer("match.tp")
-    count = view.integer("gpu.count") or view.integer("match.gpus")
-    upper = min(value for value in (asked, count, _MOST_RANKS) if value is not None)
-    spec = view.objects.model
-    if asked is None and count is None:
-        return None
-    heads = view.integer("match.heads")
-    if spec is not None and spec.attention_heads is not None:
-        data = planning.sharding(view).encoder_data
-        return _largest(upper, lambda size: _divides(spec, size, encoder_data=data))
-    return None if heads is None or heads < 1 else _largest(upper, lambda size: heads % size == 0)
-
-
-def _largest(upper: int, valid: Callable[[int], bool]) -> int | None:
-    return next((size for size in range(upper, 0, -1) if valid(size)), None)
-
-
-@derived("plan.data_parallel_size_rest", "int", "", "copies of the model that the GPUs left over can hold")
-def _data_parallel_rest(view: View) -> int | None:
-    valid = view.integer("plan.tensor_parallel_size_valid")
-    count = view.integer("gpu.count") or view.integer("launch.tensor_parallel_size")
-    if valid is None or count is None:
-        return None
-    copies = count // valid
-    return copies if copies > 1 else None
-
-
-@derived("plan.tensor_parallel_size_for_weights", "int", "", "smallest valid --tensor-parallel-size whose weights fit")
-def _tensor_parallel_for_weights(view: View) -> int | None:
-    """Up to the GPUs there are (8 if unknown), larger than the one in force; a tenth of the budget is left."""
-    return _smallest_tensor(view, min(view.integer("gpu.count") or _USUAL_GPUS, _MOST_RANKS))
-
-
-@derived("plan.tensor_parallel_size_more_gpus", "int", "", "as ..._for_weights, with more GPUs than there are")
-def _tensor_parallel_more_gpus(view: View) -> int | None:
-    """As many as one host usually holds; None where the GPUs that there are suffice."""
-    if view.integer("gpu.count") is None or view.integer("plan.tensor_parallel_size_for_weights") is not None:
-        return None
-    return _smallest_tensor(view, _USUAL_GPUS)
-
-
-def _smallest_tensor(view: View, most: int) -> int | None:
-    spec, total = view.objects.model, planning.total_bytes(view)
-    share = planning.utilization(view) or 0.9
-    if spec is None or total is None:
-        return None
-    now = planning.sharding(view)
-    for size in range(now.tensor + 1, most + 1):
-        if not _divides(spec, size, encoder_data=now.encoder_data):
-            continue
-        if _model_fits(spec, replace(now, tensor=size), share * total, view):
-            return size
-    return None
-
-
-def _model_fits(spec: ModelSpec, shares: Sharding, budget: float, view: View) -> bool:
-    weights = weights_bytes(spec, shares, quantization=planning.online_quantization(view, spec))
-    return weights is not None and weights.high + memory.LEAST_BESIDE_WEIGHTS_BYTES < 0.9 * budget
+# --- host memory ----------------------------------------------------------------------------------------------------
 
 
 @derived("plan.cpu_offload_least", "int", "GiB", "smallest --cpu-offload-gb with which the rest of the weights fits")
@@ -308,28 +203,6 @@ def _cpu_offload_least(view: View) -> int | None:
     if weights is None:
         return None
     return max(1, math.ceil((weights.high + memory.LEAST_BESIDE_WEIGHTS_BYTES - 0.9 * share * total) / GIB))
-
-
-@derived("plan.quantized_model", "str", "", "Qwen's own quantized checkpoint of this model that fits these GPUs")
-def _quantized_model(view: View) -> str | None:
-    """The first of the published variants that the GPU can compute and that leaves a tenth of the budget."""
-    spec, total = view.objects.model, planning.total_bytes(view)
-    share = planning.utilization(view) or 0.9
-    if spec is None or total is None or spec.quantization is not None:
-        return None
-    capability = view.number("gpu.compute_capability")
-    for name in _in_order(spec.variants, capability):
-        variant = model_variant(spec, name)
-        if _model_fits(variant, planning.sharding(view), max(share, 0.9) * total, view):
-            return name
-    return None
-
-
-def _in_order(names: Iterable[str], capability: float | None) -> list[str]:
-    """Variants that a card computes: AWQ from 7.5 on, GPTQ from 6.0, FP8 from 8.0 (weight-only below 8.9)."""
-    least = {"AWQ": 7.5, "FP8": 8.0, "Int8": 6.0, "Int4": 6.0}
-    usable = [n for n in names if capability is None or capability >= least.get(n.rpartition("-")[2], 0)]
-    return sorted(usable, key=lambda name: name.endswith("Int8"))
 
 
 # --- sequences -----------------------------------------------------------------------------------------------------

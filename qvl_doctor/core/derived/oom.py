@@ -117,12 +117,6 @@ def _sampler_rows(view: View) -> int | None:
     return None if oom is None else oom.sampler_requests
 
 
-@derived("derived.oom_in_encoder", "bool", "", "the vision tower asked for the memory that was not there")
-def _oom_in_encoder(view: View) -> bool | None:
-    oom = _report(view)
-    return None if oom is None or not oom.frames else _in_encoder(oom)
-
-
 @derived("derived.oom_others_gib", "float", "GiB", "memory that other processes held on the GPU that ran out")
 def _others(view: View) -> float | None:
     oom = _report(view)
@@ -141,16 +135,6 @@ def _others(view: View) -> float | None:
         unlisted = oom.total_bytes - oom.free_bytes - oom.this_process_bytes
     known = [size for size in (listed, unlisted) if size is not None]
     return round(max(0, *known) / GIB, 2) if known else None
-
-
-@derived("derived.oom_card_gib", "float", "GiB", "memory of the GPU, as the failure or the user states it")
-def _card_gib(view: View) -> float | None:
-    stated = view.number("log.oom.total_gib") or view.number("log.total_gib")
-    if stated is not None:
-        return stated
-    bases = [gpu.budget_base_bytes for gpu in view.objects.gpus]
-    known = [base for base in bases if base is not None]
-    return round(min(known) / GIB, 2) if known else None
 
 
 @derived("derived.weights_gib", "float", "GiB", "weights on one GPU while they are loaded: measured, else as planned")
@@ -186,7 +170,7 @@ def _weights_fit(view: View) -> str | None:
     `no`: larger than what any fraction leaves; `over-budget`: larger than the fraction in force, which could be raised;
     `low-budget`: most of a budget that was chosen small; `tight`: most of a usual budget; `fine`: none of these.
     """
-    weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
+    weights, card = view.number("derived.weights_gib"), view.number("plan.gpu_total_gib")
     share = view.number("effective.gpu_memory_utilization")
     if weights is None or card is None or share is None or not 0 < share <= 1:
         return None
@@ -215,7 +199,7 @@ def _little_kv(view: View) -> bool:
 
 @derived("derived.encoder_over_card", "bool", "", "by the plan the vision dry run beside the weights exceeds the card")
 def _encoder_over_card(view: View) -> bool | None:
-    weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
+    weights, card = view.number("derived.weights_gib"), view.number("plan.gpu_total_gib")
     encoder = view.number("plan.encoder_peak_gib")
     if view.value("log.kv_available_gib") is not None:
         return False  # printed after the dry run, which has succeeded
@@ -299,7 +283,7 @@ _FIT_CAUSES = {
 
 def _crowded(view: View, stage: str) -> _Attribution | None:
     """Whether other processes on the GPU are the cause: free it, or share it with a smaller fraction."""
-    others, card = view.number("derived.oom_others_gib"), view.number("derived.oom_card_gib")
+    others, card = view.number("derived.oom_others_gib"), view.number("plan.gpu_total_gib")
     if others is None or card is None or others < (0.5 if stage == "kv" else max(1.0, 0.08 * card)):
         return None
     weights, share = view.number("derived.weights_gib"), view.number("launch.gpu_memory_utilization")
@@ -333,20 +317,14 @@ def _serving(view: View, oom: OomReport) -> _Attribution:
         return _Attribution("vision-memory-not-reserved", "placed")
     tried = oom.tried_bytes or 0
     by_profile = view.text("effective.engine") != "V0"  # V1 has run the largest picture before it took the rest for KV
-    if _in_encoder(oom) and not _capped(view) and tried >= (4 if by_profile else 1) * GIB:
+    if _in_encoder(oom) and not view.flag("derived.pixels_capped") and tried >= (4 if by_profile else 1) * GIB:
         return _Attribution("image-pixels-uncapped", "placed")
     return _Attribution("oom-runtime-headroom", "placed")
 
 
-def _capped(view: View) -> bool:
-    """Whether the launch limits the pixels of a picture."""
-    names = ("max_pixels", "size.longest_edge", "images_kwargs.max_pixels", "images_kwargs.size.longest_edge")
-    return any(view.value(f"launch.mm_processor_kwargs.{name}") is not None for name in names)
-
-
 def _unplaced(view: View, oom: OomReport, fit: str | None) -> _Attribution:
     """Nothing says when it failed: arithmetic first, then what this release is known for."""
-    weights, card = view.number("derived.weights_gib"), view.number("derived.oom_card_gib")
+    weights, card = view.number("derived.weights_gib"), view.number("plan.gpu_total_gib")
     if fit in ("no", "over-budget"):
         return _Attribution(_FIT_CAUSES[fit], "worked-out")
     held = None if oom.pytorch_bytes is None else oom.pytorch_bytes / GIB
@@ -362,7 +340,7 @@ def _unplaced(view: View, oom: OomReport, fit: str | None) -> _Attribution:
         return _Attribution("oom-profile-multimodal", "worked-out")
     if view.flag("derived.seqs_default_1024"):
         return _Attribution("oom-max-num-seqs-default", "guessed")
-    if _in_encoder(oom) and not _capped(view):
+    if _in_encoder(oom) and not view.flag("derived.pixels_capped"):
         return _Attribution("oom-profile-multimodal", "guessed")
     many = max((view.number(f"launch.limit_mm_per_prompt.{name}") or 0 for name in ("image", "video")), default=0)
     if many >= 4 and view.text("effective.engine") == "V0":

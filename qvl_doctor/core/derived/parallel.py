@@ -6,17 +6,20 @@ quantization group or block (layers/quantization/utils/marlin_utils.py, fp8.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from packaging.version import Version
 
+from qvl_doctor.core import memory, planning
 from qvl_doctor.core.facts import View, derived
-from qvl_doctor.core.model import ModelSpec
+from qvl_doctor.core.model import ModelSpec, model_variant
+from qvl_doctor.core.records import replace
+from qvl_doctor.core.weights import Sharding, weights_bytes
 
+_MOST_RANKS = 64  # attention heads of the largest model
+_USUAL_GPUS = 8  # of one host
 _FP8_BLOCK = 128  # Qwen's own FP8 checkpoints: blocks of 128 x 128 (weight_block_size in config.json)
 _PADDED_INTERMEDIATE = 29696  # Qwen's AWQ and GPTQ of the 72B: 29568 padded up, = 8 x 29 x 128
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    return next(size for size in range(min(number, limit), 0, -1) if number % size == 0)
 
 
 @derived(
@@ -25,17 +28,6 @@ def _largest_divisor(number: int, limit: int) -> int:
 def _heads_divide(view: View) -> bool | None:
     heads, size = view.integer("model.attention_heads"), view.integer("effective.tensor_parallel_size")
     return None if heads is None or not size or size < 1 else heads % size == 0
-
-
-@derived(
-    "plan.tensor_parallel_for_gpus", "int", "", "largest tensor parallel size that the GPUs at hand and the heads allow"
-)
-def _tensor_parallel_for_gpus(view: View) -> int | None:
-    gpus = view.integer("match.gpus") or view.integer("gpu.count")
-    if not gpus or gpus < 1:
-        return None
-    heads = view.integer("model.attention_heads")
-    return _largest_divisor(heads, gpus) if heads else 1 << (gpus.bit_length() - 1)
 
 
 def _variant(model: ModelSpec, *words: str) -> str | None:
@@ -143,7 +135,7 @@ def _group_misaligned(view: View) -> bool | None:
 @derived("derived.tp_needless", "bool", "", "the model fits on one GPU with room, and the GPUs talk over PCIe only")
 def _tp_needless(view: View) -> bool | None:
     size, weights = view.integer("effective.tensor_parallel_size"), view.number("derived.weights_gib")
-    card, gpus = view.number("derived.oom_card_gib"), view.objects.gpus
+    card, gpus = view.number("plan.gpu_total_gib"), view.objects.gpus
     if size is None or weights is None or card is None or not gpus:
         return None
     return size > 1 and weights * size < 0.6 * card and all(gpu.nvlink is False for gpu in gpus)
@@ -172,9 +164,100 @@ def _quantized_official(view: View) -> str | None:
     return same if same is not None else model.variants[0]
 
 
-@derived("derived.visible_gpus", "int", "", "number of GPUs that CUDA_VISIBLE_DEVICES lets the server see")
-def _visible_gpus(view: View) -> int | None:
-    text = view.text("env.CUDA_VISIBLE_DEVICES")
-    if text is None or not text.strip() or text.strip().lower() in ("all", "none", "-1"):
+# --- how many GPUs -----------------------------------------------------------------------------------------------
+
+
+def _divides(spec: ModelSpec, size: int, *, encoder_data: bool) -> bool:
+    """Whether vLLM can split the model's heads over so many GPUs: query heads must divide, KV heads divide or be
+    replicated, the vision tower's heads divide unless each rank holds the whole tower."""
+    heads, kv = spec.attention_heads, spec.key_value_heads
+    if heads is None or kv is None or heads % size or (kv % size and size % kv):
+        return False
+    return encoder_data or spec.vision is None or spec.vision.heads % size == 0
+
+
+@derived("plan.tensor_parallel_size_valid", "int", "", "largest valid --tensor-parallel-size up to the one asked for")
+def _tensor_parallel_valid(view: View) -> int | None:
+    """At most as many as there are GPUs. The model's heads decide, else those that an error states; where an error
+    states the GPUs only, the next power of two below, as head counts mostly are multiples of one."""
+    asked = view.integer("launch.tensor_parallel_size") or view.integer("match.tp")
+    count = view.integer("match.gpus") or view.integer("gpu.count")
+    if asked is None and count is None:
         return None
-    return len([part for part in text.split(",") if part.strip()])
+    upper = min(value for value in (asked, count, _MOST_RANKS) if value is not None)
+    spec, heads = view.objects.model, view.integer("match.heads")
+    if spec is not None and spec.attention_heads is not None:
+        data = planning.sharding(view).encoder_data
+        return _largest(upper, lambda size: _divides(spec, size, encoder_data=data))
+    if heads is not None and heads >= 1:
+        return _largest(upper, lambda size: heads % size == 0)
+    return 1 << (upper.bit_length() - 1) if upper >= 1 and view.value("match.gpus") is not None else None
+
+
+def _largest(upper: int, valid: Callable[[int], bool]) -> int | None:
+    return next((size for size in range(upper, 0, -1) if valid(size)), None)
+
+
+@derived("plan.data_parallel_size_rest", "int", "", "copies of the model that the GPUs left over can hold")
+def _data_parallel_rest(view: View) -> int | None:
+    valid = view.integer("plan.tensor_parallel_size_valid")
+    count = view.integer("gpu.count") or view.integer("launch.tensor_parallel_size")
+    if valid is None or count is None:
+        return None
+    copies = count // valid
+    return copies if copies > 1 else None
+
+
+@derived("plan.tensor_parallel_size_for_weights", "int", "", "smallest valid --tensor-parallel-size whose weights fit")
+def _tensor_parallel_for_weights(view: View) -> int | None:
+    """Up to the GPUs there are (8 if unknown), larger than the one in force; a tenth of the budget is left."""
+    return _smallest_tensor(view, min(view.integer("gpu.count") or _USUAL_GPUS, _MOST_RANKS))
+
+
+@derived("plan.tensor_parallel_size_more_gpus", "int", "", "as ..._for_weights, with more GPUs than there are")
+def _tensor_parallel_more_gpus(view: View) -> int | None:
+    """As many as one host usually holds; None where the GPUs that there are suffice."""
+    if view.integer("gpu.count") is None or view.integer("plan.tensor_parallel_size_for_weights") is not None:
+        return None
+    return _smallest_tensor(view, _USUAL_GPUS)
+
+
+def _smallest_tensor(view: View, most: int) -> int | None:
+    spec, total = view.objects.model, planning.total_bytes(view)
+    share = planning.utilization(view) or 0.9
+    if spec is None or total is None:
+        return None
+    now = planning.sharding(view)
+    for size in range(now.tensor + 1, most + 1):
+        if not _divides(spec, size, encoder_data=now.encoder_data):
+            continue
+        if _model_fits(spec, replace(now, tensor=size), share * total, view):
+            return size
+    return None
+
+
+def _model_fits(spec: ModelSpec, shares: Sharding, budget: float, view: View) -> bool:
+    weights = weights_bytes(spec, shares, quantization=planning.online_quantization(view, spec))
+    return weights is not None and weights.high + memory.LEAST_BESIDE_WEIGHTS_BYTES < 0.9 * budget
+
+
+@derived("plan.quantized_model", "str", "", "Qwen's own quantized checkpoint of this model that fits these GPUs")
+def _quantized_model(view: View) -> str | None:
+    """The first of the published variants that the GPU can compute and that leaves a tenth of the budget."""
+    spec, total = view.objects.model, planning.total_bytes(view)
+    share = planning.utilization(view) or 0.9
+    if spec is None or total is None or spec.quantization is not None:
+        return None
+    capability = view.number("gpu.compute_capability")
+    for name in _in_order(spec.variants, capability):
+        variant = model_variant(spec, name)
+        if _model_fits(variant, planning.sharding(view), max(share, 0.9) * total, view):
+            return name
+    return None
+
+
+def _in_order(names: Iterable[str], capability: float | None) -> list[str]:
+    """Variants that a card computes: AWQ from 7.5 on, GPTQ from 6.0, FP8 from 8.0 (weight-only below 8.9)."""
+    least = {"AWQ": 7.5, "FP8": 8.0, "Int8": 6.0, "Int4": 6.0}
+    usable = [n for n in names if capability is None or capability >= least.get(n.rpartition("-")[2], 0)]
+    return sorted(usable, key=lambda name: name.endswith("Int8"))

@@ -46,7 +46,7 @@ def _graphs_gib(view: View) -> float | None:
     """What CUDA graphs take of the budget: as estimated, else the difference of the two fractions that vLLM names."""
     stated = view.number("log.cudagraph_estimate_gib")
     now, without = view.number("log.gpu_memory_utilization"), view.number("log.utilization_without_graphs")
-    card = view.number("derived.oom_card_gib")
+    card = view.number("plan.gpu_total_gib")
     if stated is not None or now is None or without is None or card is None:
         return stated
     return (now - without) * card
@@ -76,7 +76,7 @@ def _weights_unknown(view: View) -> bool:
 
 @derived("derived.card_unknown", "bool", "", "nothing says how much memory the GPU has")
 def _card_unknown(view: View) -> bool:
-    return view.number("derived.oom_card_gib") is None
+    return view.number("plan.gpu_total_gib") is None
 
 
 @derived("derived.free_memory", "str", "", "why too little of the GPU is free at start: slightly, wsl, busy or shared")
