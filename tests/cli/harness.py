@@ -78,7 +78,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @cache
 def _cache_folder() -> str:
-    """One cache for all runs of this session, and not the tester's own."""
+    """One cache for all runs of this test run, and not the tester's own."""
     folder = tempfile.mkdtemp(prefix="qvl-doctor-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
