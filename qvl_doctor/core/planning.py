@@ -10,8 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 
-from packaging.version import Version
-
 from qvl_doctor.core import memory, vision
 from qvl_doctor.core.facts import View
 from qvl_doctor.core.memory import Measured, MemoryPlan, Request
@@ -121,12 +119,16 @@ def batch_sizes(view: View, context: int | None) -> tuple[int, int] | None:
             row = known.batch_defaults(memory_gib, view.text("gpu.name") or "")
             offline = view.text("launch.server") == "llm"
             tokens = tokens or (row and (row.tokens_llm if offline else row.tokens_server)) or 2048
-            # V1 of 0.8.0-0.8.3: 1024 on any card (vllm/engine/arg_utils.py)
-            usual = 1024 if found.before("0.8.4") and not found.before("0.8") else 256
-            seqs = seqs or (row and (row.seqs_llm if offline else row.seqs_server)) or usual
+            seqs = seqs or (row and (row.seqs_llm if offline else row.seqs_server)) or seqs_on_any_card(found)
     if context is not None and view.integer("launch.max_num_batched_tokens") is None:
         tokens = min(tokens, seqs * context)
     return tokens, min(seqs, tokens)
+
+
+def seqs_on_any_card(found: Release) -> int:
+    """--max-num-seqs of releases whose default does not follow the card: 1024 in V1 of 0.8.0-0.8.3, else 256
+    (vllm/engine/arg_utils.py)."""
+    return 1024 if found.engine == "V1" and found.before("0.8.4") and not found.before("0.8") else 256
 
 
 def context(view: View, spec: ModelSpec) -> int | None:
@@ -210,13 +212,10 @@ def compact(value: Mapping[str, object]) -> str:
 
 
 def accepts_json_limits(view: View) -> bool | None:
-    """Whether this release takes --limit-mm-per-prompt as JSON (0.8.5 on); None where the release is unknown."""
+    """Whether this release takes --limit-mm-per-prompt as JSON; None where it has no such flag."""
     known = view.objects.knowledge
     flag = None if known is None else known.flag("--limit-mm-per-prompt")
-    if flag is not None:
-        return flag.takes_json
-    found = release(view)
-    return None if found is None else found.version >= Version("0.8.5.dev0")
+    return None if flag is None else flag.takes_json
 
 
 def has_flag(view: View, name: str) -> bool | None:

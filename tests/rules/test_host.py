@@ -14,7 +14,7 @@ from qvl_doctor.core.launch import parse_text
 from qvl_doctor.core.logs import LogReader
 from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.sources.tables import model_spec, parse_gpus
-from qvl_doctor.sources.vllm_facts import knowledge
+from qvl_doctor.sources.vllm_facts import knowledge, releases
 
 load_all()
 
@@ -264,3 +264,27 @@ def test_facts_never_raise_on_odd_text(text: str) -> None:
     ):
         assert view.value(name) is None or isinstance(view.value(name), bool | int | str)
         hostile.value(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("qwen2_vl", "Qwen2VLForConditionalGeneration"),
+        ("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration"),
+        ("qwen2_5_omni", "Qwen2_5OmniModel"),
+        ("qwen3_vl", "Qwen3VLForConditionalGeneration"),
+        ("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration"),
+        ("qwen3_omni_moe", "Qwen3OmniMoeForConditionalGeneration"),
+        ("qwen3_next", "Qwen3NextForCausalLM"),
+        ("qwen3_5", "Qwen3_5ForConditionalGeneration"),
+        ("Qwen/Qwen3.6-35B-A3B", "Qwen3_5MoeForConditionalGeneration"),
+        ("qwen3_asr", "Qwen3ASRForConditionalGeneration"),
+        ("qwen3_moe", "Qwen3MoeForCausalLM"),
+        ("qwen4_exp", "Qwen4ExpForConditionalGeneration"),
+        ("qwen3", "Qwen3ForCausalLM"),
+    ],
+)
+def test_first_release_is_the_first_whose_registry_has_the_model(name: str, architecture: str) -> None:
+    first = first_release(name)
+    assert first is not None
+    assert first.vllm == next(one for one in releases() if architecture in knowledge(one).architectures())

@@ -350,11 +350,10 @@ def _unplaced(view: View, oom: OomReport, fit: str | None) -> _Attribution:
 
 @derived("derived.seqs_default_1024", "bool", "", "the release runs the sampler dry with 1024 sequences on any GPU")
 def _seqs_default(view: View) -> bool | None:
-    """V1 of 0.8.0-0.8.3 (vllm/engine/arg_utils.py): 1024 whatever the card; 256 again below 70 GiB from 0.8.4 on."""
-    version, given = view.version("version.vllm"), view.number("launch.max_num_seqs")
-    if version is None or view.text("effective.engine") != "V1":
+    found = planning.release(view)
+    if found is None or view.version("version.vllm") is None:
         return None
-    return given is None and Version("0.8.dev0") <= version < Version("0.8.4.dev0")
+    return view.number("launch.max_num_seqs") is None and planning.seqs_on_any_card(found) == 1024
 
 
 @derived("derived.oom_cause", "str", "", "rule id of the one cause of the GPU's running out of memory")
