@@ -8,6 +8,7 @@ import sys
 
 from qvl_doctor import __version__
 from qvl_doctor.errors import DoctorError, Exit
+from qvl_doctor.text import language_asked, language_of, words
 
 TYPE_CHECKING = False  # as typing's own, without the milliseconds that importing it costs
 if TYPE_CHECKING:
@@ -21,15 +22,14 @@ _BROKEN_PIPE_STATUS = 128 + 13  # as a shell reports a program that SIGPIPE ende
 
 def run(argv: Sequence[str]) -> int:
     """Parse, run, print; returns the exit status. A user's mistake is one line, never a traceback."""
+    language, as_json = language_asked(argv), "--json" in argv  # as far as can be told before parsing
     try:
-        arguments = _parsed(argv)
-    except DoctorError as error:
-        return _failed(error, as_json="--json" in argv)
-    try:
+        arguments = _parsed(argv, language)
+        language, as_json = arguments.lang or language_of(), arguments.json
         result = _command(arguments)(arguments)
-        _print_result(result, as_json=arguments.json)
+        _print_result(result, language, as_json=as_json)
     except DoctorError as error:
-        return _failed(error, as_json=arguments.json)
+        return _failed(error, language, as_json=as_json)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:  # the reader went away (`| head`)
@@ -37,7 +37,9 @@ def run(argv: Sequence[str]) -> int:
         return _BROKEN_PIPE_STATUS
     except OSError as error:  # files are read behind a DoctorError: this is stdout itself
         _drop_stdout()
-        return _failed(DoctorError(f"the result cannot be written: {error.strerror}"), as_json=False)
+        from qvl_doctor.core.phrase import reason_of  # noqa: PLC0415
+
+        return _failed(DoctorError("error_output", reason=reason_of(error)), language, as_json=False)
     return result.status
 
 
@@ -46,18 +48,18 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    arguments, rest = parser().parse_known_args(argv)
+def _parsed(argv: Sequence[str], language: str) -> argparse.Namespace:
+    arguments, rest = parser(language).parse_known_args(argv)
     if rest and arguments.command_name == "flags" and arguments.flag is None and rest[0].startswith("-"):
         arguments.flag = rest.pop(0)  # `flags --max-model-len`: vLLM's flag, not ours
     if rest:
-        raise DoctorError(f"unrecognized arguments: {' '.join(rest)}", hint="see qvl-doctor --help")
+        raise DoctorError("usage_unrecognized", hint="hint_help", words=" ".join(rest), program="qvl-doctor")
     return arguments
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
-    top = _Parser(
+def parser(language: str = "en") -> argparse.ArgumentParser:
+    """The parser of all commands. The help is written in English here; `help_zh` has it in Chinese."""
+    top = (_ChineseParser if language == "zh" else _Parser)(
         prog="qvl-doctor",
         description="Finds out why Qwen-VL on vLLM does not start, dies, hangs or is slow.",
         epilog=(
@@ -70,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     top.add_argument("--version", action="version", version=f"qvl-doctor {__version__}")
-    commands = top.add_subparsers(dest="command_name", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = top.add_subparsers(dest="command_name", metavar="COMMAND", required=True)
     _add_diagnose(commands)
     _add_fix(commands)
     _add_rules(commands)
@@ -85,7 +87,22 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> Any:
-        raise DoctorError(message, hint=f"see {self.prog} --help")
+        from qvl_doctor.usage import usage_error  # noqa: PLC0415
+
+        raise usage_error(message, self.prog)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        _say(message.removesuffix("\n"), file or sys.stderr)
+
+
+class _ChineseParser(_Parser):
+    """The same with Chinese help; so are the parsers of its commands."""
+
+    def __init__(self, **options: Any) -> None:
+        from qvl_doctor.help_zh import ChineseHelpFormatter  # noqa: PLC0415
+
+        super().__init__(**options)
+        self.formatter_class = ChineseHelpFormatter
 
 
 def _add_diagnose(commands: Any) -> None:
@@ -153,7 +170,7 @@ def _add_rules(commands: Any) -> None:
             "  qvl-doctor rules test ./my-rules\n"
         ),
     )
-    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="every rule with its title")
     showing = actions.add_parser("show", help="one rule: what it means, how it is seen, what mends it")
     showing.add_argument("id", metavar="ID")
@@ -220,9 +237,9 @@ def _command(arguments: argparse.Namespace) -> Callable[[argparse.Namespace], Re
     return flags.run
 
 
-def _print_result(result: Result, *, as_json: bool) -> None:
+def _print_result(result: Result, language: str, *, as_json: bool) -> None:
     for remark in result.remarks:
-        _say(f"qvl-doctor: {remark}", sys.stderr)
+        _say(_shown(words(language, "remark_line", remark=remark)), sys.stderr)
     if as_json:
         _print_document(result.document())
     else:
@@ -237,15 +254,22 @@ def _print_document(document: dict[str, Any]) -> None:
     _say(json.dumps(document, indent=1), sys.stdout)
 
 
-def _failed(error: DoctorError, *, as_json: bool) -> int:
+def _failed(error: DoctorError, language: str, *, as_json: bool) -> int:
+    text, hint = _shown(error.text(language)), error.hint_text(language)
+    key = "error_line" if hint is None else "error_line_with_hint"
+    _say(_shown(words(language, key, error=text, hint=hint)), sys.stderr)
+    if as_json:
+        described = {"key": error.key, "error": text, "hint": hint and _shown(hint)}
+        _print_document({"schema": "qvl-doctor/error/1", **described, "findings": []})
+    return error.exit_code
+
+
+def _shown(line: str) -> str:
+    """One line without secrets and control characters."""
     from qvl_doctor.core.masking import masked  # noqa: PLC0415
     from qvl_doctor.core.safe_text import printable  # noqa: PLC0415
 
-    line = printable(masked(f"qvl-doctor: {error.message}" + (f" ({error.hint})" if error.hint else "")))
-    _say(line.replace("\n", " "), sys.stderr)
-    if as_json:
-        _print_document({"schema": "qvl-doctor/error/1", "error": error.message, "hint": error.hint, "findings": []})
-    return error.exit_code
+    return printable(masked(line), keep_newlines=False)
 
 
 def _say(text: str, stream: TextIO) -> None:

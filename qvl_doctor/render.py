@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 from qvl_doctor.core.diagnose import CommandReport, Report
 from qvl_doctor.core.findings import Edit, Evidence, Finding
-from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import parse as log_line
 from qvl_doctor.core.masking import masked
 from qvl_doctor.core.records import record
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.report import manual_edits
 from qvl_doctor.text import words
+from qvl_doctor.wrapping import cells, wrapped
 
 _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36", "good": "32", "dim": "2", "bold": "1"}
 _MARKS = {"critical": "✗", "error": "✗", "warning": "!", "info": "i"}
 _EVIDENCE_CHARACTERS = 400
 _LABEL_CELLS = 9
-_ATOM = lazy_regex(r"\s+|[^\s\u2e80-\uffef]+|[\u2e80-\uffef]")  # words; CJK breaks anywhere
 
 
 @record
@@ -33,27 +31,6 @@ class Style:
 
     def paint(self, text: str, kind: str) -> str:
         return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if self.colour else text
-
-
-def cells(text: str) -> int:
-    """Terminal cells that the text takes; wide East Asian characters take two."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
-
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines of at most `width` cells, later lines with `indent`; longer words stay whole."""
-    lines: list[str] = []
-    current, used = "", 0
-    for atom in _ATOM.findall(text.replace("\n", " ")):
-        size = cells(atom)
-        closing = atom in "，。；：、）！？”》"  # never begins a line
-        if used + size > width and current.strip() and not closing:
-            lines.append(current.rstrip())
-            current, used = indent, cells(indent)
-            if atom.isspace():
-                continue
-        current, used = current + atom, used + size
-    return [*lines, current.rstrip()] if current.strip() else lines
 
 
 def report_text(report: Report, style: Style, *, verbose: bool = False) -> str:

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> Result:
     status = Exit.FINDINGS if found.worst <= SEVERITIES.index("error") else Exit.OK
     if arguments.command_name == "fix":
         if not found.commands:
-            raise DoctorError("no launch command to correct", hint="give --command or --command-file")
+            raise DoctorError("error_nothing_to_fix", hint="hint_give_command")
         return Result(
             lambda: report.fix_document(found), lambda: render.fix_text(found, style), status, gathered.remarks
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from qvl_doctor.commands.inputs import style_of
 from qvl_doctor.commands.result import Result
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.core.vllm.report import flag_history_document, flags_document, never_existed_document
@@ -26,11 +27,9 @@ def run(arguments: argparse.Namespace) -> Result:
     known = _knowledge(arguments)
     if arguments.flag is not None:
         return _history(known, arguments.flag, style)
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Phrase, ...] = ()
     if known.basis == "nearest" and arguments.vllm_version:
-        remarks = (
-            words(style.language, "version_nearest", version=printable(arguments.vllm_version), release=known.release),
-        )
+        remarks = (Phrase("version_nearest", {"version": arguments.vllm_version, "release": known.release}),)
     return Result(lambda: flags_document(known), lambda: _flags_text(flags_document(known), style), remarks=remarks)
 
 
@@ -42,9 +41,7 @@ def _knowledge(arguments: argparse.Namespace) -> Knowledge:
         return vllm_facts.knowledge(arguments.vllm_version)
     known = vllm_facts.knowledge_from_path(Path(path))
     if known is None:
-        raise DoctorError(
-            f"no vLLM installation found at {printable(str(path))}", hint="name site-packages/vllm or a venv"
-        )
+        raise DoctorError("error_no_installation", hint="hint_installation", path=printable(str(path)))
     return known
 
 
@@ -53,7 +50,7 @@ def _history(known: Knowledge, flag: str, style: Style) -> Result:
     name = name.partition("=")[0].replace("_", "-")
     document = flag_history_document(known, name) or never_existed_document(known, name, style.language)
     if document["since"] is None and document["why"] is None:  # not even one of those that advice is full of
-        raise DoctorError(f"{printable(flag)}: no vLLM release has ever had a flag of this name")
+        raise DoctorError("error_no_flag", name=printable(flag))
     return Result(lambda: document, lambda: _history_text(document, style))
 
 

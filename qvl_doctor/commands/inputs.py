@@ -19,6 +19,7 @@ from qvl_doctor.core.launch import Document, LaunchCommand, YamlSupportMissing, 
 from qvl_doctor.core.logs import LogSummary
 from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.observe import Observed
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record, replace
 from qvl_doctor.core.recover import command_from_args
 from qvl_doctor.core.rules import Rule
@@ -41,7 +42,7 @@ class Gathered:
     context: Context
     document: Document | None
     recovered: bool
-    remarks: tuple[str, ...]
+    remarks: tuple[Phrase, ...]
 
 
 def style_of(arguments: argparse.Namespace) -> Style:
@@ -55,17 +56,15 @@ def style_of(arguments: argparse.Namespace) -> Style:
 def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     """Read everything the arguments name. Raises DoctorError for what cannot be read or is not vLLM's."""
     if not any((arguments.command, arguments.command_file, arguments.log, arguments.pid)):
-        raise DoctorError("nothing to look at", hint="give --log, --command, --command-file or --pid")
+        raise DoctorError("error_nothing", hint="hint_give_something")
     rules = load_rules(arguments.rules, with_log=arguments.log is not None)
     if arguments.ignore:
         unknown = set(arguments.ignore) - {rule.id for rule in load_rules(arguments.rules)}
         if unknown:
-            raise DoctorError(
-                f"--ignore: no rule {', '.join(sorted(unknown))}", hint="qvl-doctor rules list names them"
-            )
+            raise DoctorError("error_ignored", hint="hint_rules_list", names=", ".join(sorted(unknown)))
     host, remarks = files.read_facts(arguments.facts) if arguments.facts else (HostFacts(), ())
     if arguments.pid is not None and (arguments.command or arguments.command_file):
-        raise DoctorError("--pid brings its own command", hint="leave out --command and --command-file")
+        raise DoctorError("error_two_commands", hint="hint_leave_out_command")
     process = None if arguments.pid is None else processes.running(arguments.pid)
     if process is not None:
         host = replace(host, env={**process.env, **host.env})
@@ -88,7 +87,7 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
         ),
         style.language,
         frozenset(arguments.ignore),
-        remarks=tuple(f"{arguments.facts}: {remark}" for remark in remarks),
+        remarks=tuple(Phrase("remark_of_file", {"name": arguments.facts, "remark": remark}) for remark in remarks),
     )
 
 
@@ -108,7 +107,7 @@ class Given:
 
 
 def assemble(
-    rules: Sequence[Rule], given: Given, language: str, ignore: frozenset[str], *, remarks: tuple[str, ...] = ()
+    rules: Sequence[Rule], given: Given, language: str, ignore: frozenset[str], *, remarks: tuple[Phrase, ...] = ()
 ) -> Gathered:
     """Understand what was handed over: the command in its document, the release, the model, the GPUs."""
     notes = list(remarks)
@@ -117,7 +116,7 @@ def assemble(
     if version is None and log is not None and log.version is not None:
         version = str(log.version.value)
     if (parsed := as_version(version)) is not None and parsed < Version(vllm_facts.releases()[0]):
-        notes.append(f"vLLM {printable(str(version))} is older than any release known here; taken as unknown")
+        notes.append(Phrase("remark_too_old", {"version": version}))
         given, version = replace(given, version=None), None
     knowledge = _knowledge(version, given.vllm_path)
     document = None if given.command_text is None else _document(given.command_text, given.command_name, knowledge)
@@ -129,13 +128,10 @@ def assemble(
         launch = document.commands[0] if document.commands else None
     if given.command_text is not None and (launch is None or (given.alone and launch.server == "other")):
         if given.alone:
-            raise DoctorError(
-                f"{printable(given.command_name)}: no vLLM launch command in it",
-                hint="expected vllm serve …, python -m vllm.entrypoints.openai.api_server …, or a file that holds one",
-            )
-        notes.append(f"{printable(given.command_name)}: no vLLM launch command in it; going on without")
+            raise DoctorError("error_no_launch", hint="hint_launch", name=printable(given.command_name))
+        notes.append(Phrase("remark_no_launch", {"name": given.command_name}))
     if log is not None and log.lines and not log.facts and not log.matches and not log.failures:
-        notes.append(f"{log.source}: nothing in it looks like vLLM's output")
+        notes.append(Phrase("remark_other_log", {"name": log.source}))
     recovered = launch is None and log is not None and bool(log.args)
     if recovered and log is not None and log.args is not None:
         text = command_from_args(log.args, _defaults(knowledge))
@@ -143,7 +139,7 @@ def assemble(
         launch = document.commands[0] if document is not None and document.commands else None
     gpus = tables.parse_gpus(given.gpu_text) if given.gpu_text else tuple(_gpu(gpu) for gpu in given.host.gpus)
     if given.gpu_text and not gpus:
-        notes.append(f"--gpu {printable(given.gpu_text)}: no GPU understood; going on without")
+        notes.append(Phrase("remark_no_gpu", {"text": given.gpu_text}))
     observed = Observed(
         launch=launch,
         log=log,
@@ -160,10 +156,10 @@ def assemble(
 def _command_text(arguments: argparse.Namespace) -> str | None:
     if arguments.command is not None:
         if not arguments.command.strip():
-            raise DoctorError("--command is empty")
+            raise DoctorError("error_empty_command")
         return str(arguments.command)
     if arguments.command_file is not None:
-        return files.read_text(arguments.command_file, "command file")
+        return files.read_text(arguments.command_file, files.COMMAND_FILE)
     return None
 
 
@@ -176,8 +172,8 @@ def _command_name(arguments: argparse.Namespace) -> str:
 def _document(text: str, name: str, knowledge: Knowledge) -> Document:
     try:
         return parse_text(text, name=printable(name), grammar=knowledge)
-    except YamlSupportMissing as error:
-        raise DoctorError(f"{printable(name)}: {error}", hint="pip install 'qvl-doctor[deploy]'") from None
+    except YamlSupportMissing:
+        raise DoctorError("error_no_yaml", hint="hint_install_yaml", name=printable(name)) from None
 
 
 def _knowledge(version: str | None, installation: Path | None) -> Knowledge:
@@ -185,10 +181,7 @@ def _knowledge(version: str | None, installation: Path | None) -> Knowledge:
         return vllm_facts.knowledge(version)
     known = vllm_facts.knowledge_from_path(installation)
     if known is None:
-        raise DoctorError(
-            f"no vLLM installation found at {printable(str(installation))}",
-            hint="name site-packages/vllm, a virtual environment or a checkout",
-        )
+        raise DoctorError("error_no_installation", hint="hint_installation", path=printable(str(installation)))
     return known
 
 

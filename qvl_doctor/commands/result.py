@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import record
 from qvl_doctor.errors import Exit
 
@@ -16,4 +17,4 @@ class Result:
     document: Callable[[], dict[str, Any]]
     text: Callable[[], str]
     status: Exit = Exit.OK
-    remarks: tuple[str, ...] = ()  # for stderr
+    remarks: tuple[Phrase, ...] = ()  # for stderr

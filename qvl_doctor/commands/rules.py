@@ -19,10 +19,11 @@ from qvl_doctor.core.rules import Rule, RuleProblem, Sample
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.samples import SampleOutcome, checked, lacking_samples
 from qvl_doctor.errors import DoctorError, Exit
-from qvl_doctor.render import Style, wrapped
+from qvl_doctor.render import Style
 from qvl_doctor.sources import files
 from qvl_doctor.sources.rule_store import load_rules, read_rule, rows_of_rules
-from qvl_doctor.text import words
+from qvl_doctor.text import said, words
+from qvl_doctor.wrapping import wrapped
 
 
 def run(arguments: argparse.Namespace) -> Result:
@@ -64,7 +65,7 @@ def _title(rule: Rule, language: str) -> str:
 def _show(rules: Sequence[Rule], rule_id: str, style: Style) -> Result:
     rule = next((rule for rule in rules if rule_id == rule.id or rule_id in rule.aliases), None)
     if rule is None:
-        raise DoctorError(f"no rule {printable(rule_id)!r}", hint="qvl-doctor rules list names them")
+        raise DoctorError("error_no_rule", hint="hint_rules_list", name=repr(printable(rule_id)))
     return Result(lambda: _rule_document(rule), lambda: _rule_text(rule, style))
 
 
@@ -156,7 +157,7 @@ def _test(arguments: argparse.Namespace, style: Style) -> Result:
 def _rules_at(path: str | None) -> tuple[list[Rule], list[RuleProblem]]:
     target = resources.rules_folder() if path is None else Path(path)
     if not target.exists():
-        raise DoctorError(f"{printable(str(target))} does not exist")
+        raise DoctorError("error_no_path", path=printable(str(target)))
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
     for file in [target] if target.is_file() else resources.rule_files(target):
@@ -165,14 +166,14 @@ def _rules_at(path: str | None) -> tuple[list[Rule], list[RuleProblem]]:
         if rule is not None:
             rules.append(rule)
     if not rules and not problems:
-        raise DoctorError(f"{printable(str(target))} holds no rule file (*.toml)")
+        raise DoctorError("error_no_rule_file", path=printable(str(target)))
     return rules, problems
 
 
 def _outcome(rule: Rule, sample: Sample, rules: Sequence[Rule], rows: Rows) -> SampleOutcome:
     host, wrong = host_facts(dict(sample.host))
     if wrong:
-        return SampleOutcome(rule.id, sample.index, rule.where, wrong)
+        return SampleOutcome(rule.id, sample.index, rule.where, tuple(said("en", problem) for problem in wrong))
     try:
         log = _sample_log(sample, rows)
         given = Given(
@@ -180,7 +181,7 @@ def _outcome(rule: Rule, sample: Sample, rules: Sequence[Rule], rows: Rows) -> S
         )
         gathered = assemble(rules, given, "en", frozenset())
     except DoctorError as error:
-        return SampleOutcome(rule.id, sample.index, rule.where, (error.message,))
+        return SampleOutcome(rule.id, sample.index, rule.where, (str(error),))
     found = diagnose(gathered.observed, gathered.context, gathered.document, recovered=gathered.recovered)
     return checked(rule, sample, found)
 

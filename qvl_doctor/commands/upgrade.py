@@ -13,9 +13,10 @@ from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.upgrade import Change, Upgrade, explain_upgrade
 from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.errors import DoctorError
-from qvl_doctor.render import Style, wrapped
+from qvl_doctor.render import Style
 from qvl_doctor.sources import vllm_facts
 from qvl_doctor.text import words
+from qvl_doctor.wrapping import wrapped
 
 SCHEMA = "qvl-doctor/upgrade/1"
 
@@ -26,7 +27,7 @@ def run(arguments: argparse.Namespace) -> Result:
     old, new = (_release(version) for version in arguments.explain_upgrade)
     gathered = gather(arguments, style)
     if gathered.observed.launch is None:
-        raise DoctorError("--explain-upgrade needs a launch command", hint="give --command or --command-file")
+        raise DoctorError("error_upgrade_of_nothing", hint="hint_give_command")
     observed = replace(gathered.observed, version=None)
     upgrade = explain_upgrade(observed, old, new, style.language)
     return Result(lambda: _document(upgrade), lambda: _text(upgrade, style), remarks=gathered.remarks)
@@ -36,7 +37,7 @@ def _release(version: str) -> Knowledge:
     known = vllm_facts.knowledge(version)
     if known.basis == "nearest":
         newest = vllm_facts.releases()[-1]
-        raise DoctorError(f"--explain-upgrade: {printable(version)} is no known vLLM release", hint=f"newest: {newest}")
+        raise DoctorError("error_no_release", hint="hint_newest", version=printable(version), newest=newest)
     return known
 
 

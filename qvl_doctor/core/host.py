@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record
 
 MIB = 1 << 20
+UNKNOWN_KEY = "facts_unknown_key"  # the one problem that is not fatal
 
 
 @record
@@ -34,19 +36,19 @@ class HostFacts:
     packages: Mapping[str, str] = field(default_factory=dict)
 
 
-def host_facts(document: object) -> tuple[HostFacts, tuple[str, ...]]:
+def host_facts(document: object) -> tuple[HostFacts, tuple[Phrase, ...]]:
     """Read a parsed facts document; the second value lists everything in it that is not of the documented form.
 
     Unknown keys are named, not fatal: newer files stay readable.
     """
-    problems: list[str] = []
+    problems: list[Phrase] = []
     if not isinstance(document, Mapping):
-        return HostFacts(), ("the facts must be one JSON object",)
+        return HostFacts(), (Phrase("facts_no_object"),)
     known = {"gpus", "shm_bytes", "ram_bytes", "driver", "os", "container", "env", "packages"}
-    problems += [f"unknown key {str(key)[:40]!r}" for key in document if key not in known]
+    problems += [Phrase(UNKNOWN_KEY, {"name": repr(str(key)[:40])}) for key in document if key not in known]
     container = document.get("container")
     if container is not None and not isinstance(container, bool):
-        problems.append("container must be true or false")
+        problems.append(Phrase("facts_no_switch", {"name": "container"}))
     return (
         HostFacts(
             gpus=_gpus(document.get("gpus"), problems),
@@ -62,11 +64,11 @@ def host_facts(document: object) -> tuple[HostFacts, tuple[str, ...]]:
     )
 
 
-def _gpus(value: object, problems: list[str]) -> tuple[HostGpu, ...]:
+def _gpus(value: object, problems: list[Phrase]) -> tuple[HostGpu, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
-        problems.append("gpus must be a list of objects")
+        problems.append(Phrase("facts_no_list", {"name": "gpus"}))
         return ()
     return tuple(
         HostGpu(
@@ -79,46 +81,46 @@ def _gpus(value: object, problems: list[str]) -> tuple[HostGpu, ...]:
     )
 
 
-def _mib(entry: Mapping[str, Any], key: str, problems: list[str]) -> int | None:
+def _mib(entry: Mapping[str, Any], key: str, problems: list[Phrase]) -> int | None:
     count = _count(entry, key, problems)
     return None if count is None else count * MIB
 
 
-def _count(entry: Mapping[str, Any], key: str, problems: list[str]) -> int | None:
+def _count(entry: Mapping[str, Any], key: str, problems: list[Phrase]) -> int | None:
     value = entry.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 60:
-        problems.append(f"{key} must be a number of at least 0")
+        problems.append(Phrase("facts_no_count", {"name": key}))
         return None
     return int(value)
 
 
-def _capability(value: object, problems: list[str]) -> float | None:
+def _capability(value: object, problems: list[Phrase]) -> float | None:
     if value is None:
         return None
     try:
         return float(str(value))
     except ValueError:
-        problems.append('compute_capability must be written like "8.0"')
+        problems.append(Phrase("facts_no_capability", {"name": "compute_capability"}))
         return None
 
 
-def _text(entry: Mapping[str, Any], key: str, problems: list[str]) -> str | None:
+def _text(entry: Mapping[str, Any], key: str, problems: list[Phrase]) -> str | None:
     value = entry.get(key)
     if value is None:
         return None
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        problems.append(f"{key} must be text")
+        problems.append(Phrase("facts_no_text", {"name": key}))
         return None
     return str(value)[:500]
 
 
-def _texts(entry: Mapping[str, Any], key: str, problems: list[str]) -> Mapping[str, str]:
+def _texts(entry: Mapping[str, Any], key: str, problems: list[Phrase]) -> Mapping[str, str]:
     value = entry.get(key)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        problems.append(f"{key} must be an object of texts")
+        problems.append(Phrase("facts_no_texts", {"name": key}))
         return {}
     return {str(name)[:200]: str(text)[:2000] for name, text in value.items() if isinstance(text, str | int | float)}

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from qvl_doctor.core.phrase import reason_of
 from qvl_doctor.core.records import record
 from qvl_doctor.errors import DoctorError, Exit
 
@@ -35,16 +36,17 @@ def running(pid: int) -> RunningProcess:
     """The process. Raises DoctorError (exit status 3) where there is none, or it cannot be looked at."""
     folder = _PROC / str(pid)
     if not _PROC.joinpath("self").exists():
-        raise DoctorError("--pid needs /proc (Linux)", exit_code=Exit.UNOBSERVABLE)
+        raise DoctorError("error_no_proc", exit_code=Exit.UNOBSERVABLE)
     try:
         argv = _words(folder / "cmdline")
     except FileNotFoundError:
-        raise DoctorError(f"no process {pid}", exit_code=Exit.UNOBSERVABLE) from None
+        raise DoctorError("error_no_process", pid=pid, exit_code=Exit.UNOBSERVABLE) from None
     except OSError as error:
-        raise DoctorError(f"process {pid} cannot be read: {error.strerror}", exit_code=Exit.UNOBSERVABLE) from None
+        reason = reason_of(error)
+        raise DoctorError("error_process", pid=pid, reason=reason, exit_code=Exit.UNOBSERVABLE) from None
     argv = tuple(word for word in argv if word)
     if not argv:
-        raise DoctorError(f"process {pid} has no command line", exit_code=Exit.UNOBSERVABLE)
+        raise DoctorError("error_process_bare", pid=pid, exit_code=Exit.UNOBSERVABLE)
     return RunningProcess(pid, argv, _environment(folder), _interpreter(folder, argv))
 
 

@@ -33,7 +33,7 @@ def load_rules(folders: Iterable[str], *, with_log: bool = True) -> tuple[Rule, 
     places = (resources.rules_folder(), *(Path(folder) for folder in folders))
     for place in places:
         if not place.is_dir():
-            raise DoctorError(f"rules folder {printable(str(place))} does not exist")
+            raise DoctorError("error_no_rules_folder", path=printable(str(place)))
     files = [path for place in places for path in resources.rule_files(place)]
     kept = _kept_rules(files)
     found = _built(_read(kept, with_log))
@@ -110,7 +110,8 @@ def _checked(files: Sequence[Path], kept: Path | None) -> list[_Entry]:
             before = entries.get(rule.id)
             entries[rule.id] = (position if before is None else before[0], rule.where, document)
     if problems:
-        raise DoctorError("; ".join(f"{one.where}: {one.message}" for one in problems), hint="see docs/rules-format.md")
+        spelled = "; ".join(f"{one.where}: {one.message}" for one in problems)
+        raise DoctorError("error_rules", hint="hint_rules_format", problems=spelled)
     parts = [[entry for entry in entries.values() if rests_on_log(entry[2]) == on_log] for on_log in (False, True)]
     keep(kept, [json.dumps(part, ensure_ascii=False) for part in parts])
     return list(entries.values())

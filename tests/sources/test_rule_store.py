@@ -89,8 +89,8 @@ def test_all_problems_at_once(folders: tuple[Path, Path, Path]) -> None:
     write(folders[1], "bad-pattern", when="log = '('")
     with pytest.raises(DoctorError) as caught:
         load_rules([str(folders[1])])
-    assert "broken.toml:2" in caught.value.message
-    assert "bad-pattern.toml:4" in caught.value.message
+    assert "broken.toml:2" in str(caught.value)
+    assert "bad-pattern.toml:4" in str(caught.value)
 
 
 def test_a_missing_folder_is_named() -> None:
