@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 
 from qvl_doctor.core.diagnose import CommandReport, Report
 from qvl_doctor.core.findings import Edit, Evidence, Finding
-from qvl_doctor.core.logs.lines import parse as log_line
 from qvl_doctor.core.masking import masked
 from qvl_doctor.core.records import record
 from qvl_doctor.core.safe_text import printable
@@ -160,7 +158,11 @@ def _finding(finding: Finding, style: Style, *, full: bool) -> Iterator[str]:
 
 def _message(evidence: Evidence) -> str:
     """The evidence without the prefixes that the logger and the container put before it."""
-    return log_line(0, evidence.text).message or evidence.text if evidence.source == "log" else evidence.text
+    if evidence.source != "log":
+        return evidence.text
+    from qvl_doctor.core.logs.lines import parse  # noqa: PLC0415 - many runs have no log
+
+    return parse(0, evidence.text).message or evidence.text
 
 
 def _labelled(key: str, text: str, style: Style) -> Iterator[str]:
@@ -193,6 +195,8 @@ def _command(command: CommandReport, style: Style) -> Iterator[str]:
 
 def _difference(command: CommandReport, style: Style) -> Iterator[str]:
     before, after = (printable(masked(text)).splitlines() for text in (command.before, command.after))
+    import difflib  # noqa: PLC0415 - many commands need no change
+
     for line in difflib.unified_diff(before, after, command.where, command.where, lineterm="", n=2):
         kind = {"+": "good", "-": "error"}.get(line[:1], "dim")
         yield style.paint(line, kind)

@@ -38,11 +38,9 @@ def language_asked(argv: Sequence[str]) -> str:
 @cache
 def table(language: str) -> Mapping[str, str]:
     """All texts of a language by their keys."""
-    import tomllib  # noqa: PLC0415 - most runs of --help come to no text of the tables
+    from qvl_doctor.sources.tables import data_table  # noqa: PLC0415 - most runs of --help need no text of the tables
 
-    from qvl_doctor.resources import data_text  # noqa: PLC0415
-
-    return tomllib.loads(data_text(f"text.{language}.toml"))
+    return data_table(f"text.{language}.toml")
 
 
 def words(language: str, key: str, /, **values: object) -> str:

@@ -8,28 +8,31 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from qvl_doctor.core.diagnose import Context
 from qvl_doctor.core.facts import as_version
-from qvl_doctor.core.gpus import Gpu
 from qvl_doctor.core.host import HostFacts, HostGpu
 from qvl_doctor.core.launch import Document, LaunchCommand, YamlSupportMissing, parse_text
-from qvl_doctor.core.logs import LogSummary
-from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.observe import Observed
 from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record, replace
-from qvl_doctor.core.recover import command_from_args
 from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.errors import DoctorError
 from qvl_doctor.render import Style
-from qvl_doctor.sources import files, processes, tables, vllm_facts
+from qvl_doctor.sources import files, tables, vllm_facts
 from qvl_doctor.sources.rule_store import load_rules, rows_of_rules
 from qvl_doctor.text import language_of
+
+if TYPE_CHECKING:
+    from qvl_doctor.core.gpus import Gpu
+    from qvl_doctor.core.logs import LogSummary
+    from qvl_doctor.core.model import ModelSpec
+    from qvl_doctor.sources.processes import RunningProcess
 
 _MINIMUM_WIDTH, _DEFAULT_WIDTH, _MAXIMUM_WIDTH = 40, 100, 120
 
@@ -65,7 +68,7 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     host, remarks = files.read_facts(arguments.facts) if arguments.facts else (HostFacts(), ())
     if arguments.pid is not None and (arguments.command or arguments.command_file):
         raise DoctorError("error_two_commands", hint="hint_leave_out_command")
-    process = None if arguments.pid is None else processes.running(arguments.pid)
+    process = None if arguments.pid is None else _running(arguments.pid)
     if process is not None:
         host = replace(host, env={**process.env, **host.env})
     installation = arguments.vllm_path
@@ -134,6 +137,8 @@ def assemble(
         notes.append(Phrase("remark_other_log", {"name": log.source}))
     recovered = launch is None and log is not None and bool(log.args)
     if recovered and log is not None and log.args is not None:
+        from qvl_doctor.core.recover import command_from_args  # noqa: PLC0415 - for logs only
+
         text = command_from_args(log.args, _defaults(knowledge))
         document = None if text is None else parse_text(text, name=f"arguments in {log.source}", grammar=knowledge)
         launch = document.commands[0] if document is not None and document.commands else None
@@ -151,6 +156,12 @@ def assemble(
     )
     context = Context(rules, knowledge, _model(given, launch, log), language, ignore)
     return Gathered(observed, context, document, recovered and launch is not None, tuple(notes))
+
+
+def _running(pid: int) -> RunningProcess:
+    from qvl_doctor.sources.processes import running  # noqa: PLC0415 - for --pid only
+
+    return running(pid)
 
 
 def _command_text(arguments: argparse.Namespace) -> str | None:
@@ -190,6 +201,8 @@ def _defaults(knowledge: Knowledge) -> dict[str, object]:
 
 
 def _gpu(gpu: HostGpu) -> Gpu:
+    from qvl_doctor.core.gpus import Gpu  # noqa: PLC0415 - many runs are told of no GPU
+
     known = tables.parse_gpus(gpu.name) if gpu.name else ()
     base = known[0] if known else Gpu(name=gpu.name)
     return replace(

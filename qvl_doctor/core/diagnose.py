@@ -12,7 +12,6 @@ from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
 from qvl_doctor.core.launch import Document, LaunchCommand, edited_command, parse_text
 from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.core.records import record, replace
-from qvl_doctor.core.refusals import refused_flags
 from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.vllm.flag_problems import FlagProblem
 from qvl_doctor.core.vllm.flags import check_flags
@@ -144,6 +143,8 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
             problems = tuple(problem for problem in problems if not _refused_by_assumption(problem))
         facts["derived.flags"] = Known(tuple(_item(problem, "launch") for problem in problems))
     if observed.log is not None:
+        from qvl_doctor.core.refusals import refused_flags  # noqa: PLC0415 - for logs only
+
         refused = refused_flags(observed.log, context.knowledge, View(facts, objects), context.language)
         facts["derived.refused_flags"] = Known(tuple(_item(problem, "log") for problem in refused))
     return View(facts, objects)

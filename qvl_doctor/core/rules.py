@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -136,6 +135,8 @@ def parse_rule(text: str, where: str, *, file_stem: str | None = None) -> tuple[
 
     `where` names the file in messages; `file_stem`, where given, must equal the rule's id.
     """
+    import tomllib  # noqa: PLC0415 - checked rules are documents already
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

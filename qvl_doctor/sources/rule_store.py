@@ -15,7 +15,7 @@ from qvl_doctor.core.logs.model import LinePattern
 from qvl_doctor.core.rules import Rule, RuleProblem, checked_rule, parse_rule, rests_on_log
 from qvl_doctor.core.safe_text import printable
 from qvl_doctor.errors import DoctorError
-from qvl_doctor.sources.kept import keep, kept_file, read_kept
+from qvl_doctor.sources.kept import Kept, kept
 
 TYPE_CHECKING = False  # as typing's own
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def load_rules(folders: Iterable[str], *, with_log: bool = True) -> tuple[Rule, 
         if not place.is_dir():
             raise DoctorError("error_no_rules_folder", path=printable(str(place)))
     files = [path for place in places for path in resources.rule_files(place)]
-    kept = _kept_rules(files)
-    found = _built(_read(kept, with_log))
+    store = _kept_rules(files)
+    found = _built(_read(store, with_log))
     if found is None:
-        found = _built(_selected(_checked(files, kept), with_log))
+        found = _built(_selected(_checked(files, store), with_log))
     return tuple(found or ())
 
 
@@ -48,20 +48,20 @@ def rows_of_rules(rules: Iterable[Rule]) -> Rows:
 
     patterns = [LinePattern(key, regex) for rule in rules for key, regex in rule.patterns()]
     regexes = regexes_of(patterns)
-    kept = kept_file("regexes", regexes)
-    found = _read_prepared(kept)
+    store = kept("regexes", regexes)
+    found = _read_prepared(store)
     if len(found) == len(regexes):
         return Rows(patterns, found)
     prepared = prepare(patterns)
-    keep(kept, [json.dumps([[row.reach, *row.literals] for row in prepared], ensure_ascii=False)])
+    store.write([json.dumps([[row.reach, *row.literals] for row in prepared], ensure_ascii=False)])
     return Rows(patterns, prepared)
 
 
-def _read_prepared(kept: Path | None) -> list[Prepared]:
+def _read_prepared(store: Kept) -> list[Prepared]:
     from qvl_doctor.core.logs.rows import Prepared  # noqa: PLC0415
 
     try:
-        rows = json.loads("".join(read_kept(kept) or ()))
+        rows = json.loads("".join(store.read() or ()))
         return [Prepared(int(reach), tuple(map(str, literals))) for reach, *literals in rows]
     except (ValueError, TypeError, RecursionError):
         return []
@@ -96,7 +96,7 @@ def shortest(path: Path) -> str:
         return str(path)
 
 
-def _checked(files: Sequence[Path], kept: Path | None) -> list[_Entry]:
+def _checked(files: Sequence[Path], store: Kept | None) -> list[_Entry]:
     import tomllib  # noqa: PLC0415 - not needed where all rules are kept
 
     problems: list[RuleProblem] = []
@@ -113,7 +113,8 @@ def _checked(files: Sequence[Path], kept: Path | None) -> list[_Entry]:
         spelled = "; ".join(f"{one.where}: {one.message}" for one in problems)
         raise DoctorError("error_rules", hint="hint_rules_format", problems=spelled)
     parts = [[entry for entry in entries.values() if rests_on_log(entry[2]) == on_log] for on_log in (False, True)]
-    keep(kept, [json.dumps(part, ensure_ascii=False) for part in parts])
+    if store is not None:
+        store.write([json.dumps(part, ensure_ascii=False) for part in parts])
     return list(entries.values())
 
 
@@ -121,8 +122,11 @@ def _selected(entries: Sequence[_Entry], with_log: bool) -> list[_Entry]:
     return [entry for entry in entries if with_log or not rests_on_log(entry[2])]
 
 
-def _kept_rules(files: Sequence[Path]) -> Path | None:
-    """Where the checked form of exactly these files is kept: rules that a command alone can make fire, then others."""
+def _kept_rules(files: Sequence[Path]) -> Kept | None:
+    """The kept form of exactly these files: a line of rules that a command alone can make fire, a line of the others.
+
+    None where a file cannot be looked at.
+    """
     try:
         ingredients = [str(Path.cwd())]  # problems and lists name paths from here
         for path in files:
@@ -130,11 +134,11 @@ def _kept_rules(files: Sequence[Path]) -> Path | None:
             ingredients.append(f"{path}\0{status.st_size}\0{status.st_mtime_ns}")
     except OSError:
         return None
-    return kept_file("rules", ingredients)
+    return kept("rules", ingredients)
 
 
-def _read(kept: Path | None, with_log: bool) -> list[_Entry] | None:
-    lines = read_kept(kept, lines=2 if with_log else 1)
+def _read(store: Kept | None, with_log: bool) -> list[_Entry] | None:
+    lines = None if store is None else store.read(lines=2 if with_log else 1)
     try:
         entries = [entry for line in lines or () for entry in json.loads(line)]
         if lines is None or not all(isinstance(document, dict) for _, _, document in entries):

@@ -11,6 +11,7 @@ from typing import Any
 from qvl_doctor.core.vllm.history import FlagHistory, history_of, nearest_release
 from qvl_doctor.core.vllm.knowledge import Knowledge
 from qvl_doctor.resources import data_text
+from qvl_doctor.sources.tables import data_table
 
 MAX_FILE_BYTES = 4_000_000
 MAX_FILES = 20_000
@@ -21,9 +22,7 @@ def _table(stem: str) -> dict[str, Any]:
     if stem == "history":
         return _table("flags")
     if stem == "replacements":
-        import tomllib  # noqa: PLC0415 # a plain look-up does not need it
-
-        return tomllib.loads(data_text("vllm/replacements.toml"))
+        return data_table("vllm/replacements.toml")
     table: dict[str, Any] = json.loads(data_text(f"vllm/{stem}.json"))
     return table
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
 
 @cache
 def load_all() -> None:
     """Import every module of this package, which registers its facts."""
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+    for file in sorted(Path(__file__).parent.glob("[!_]*.py")):  # pkgutil would import inspect: 5 ms
+        import_module(f"{__name__}.{file.stem}")

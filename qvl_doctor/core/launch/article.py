@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 from qvl_doctor.core.launch.assemble import Context
 from qvl_doctor.core.launch.command import LaunchCommand
+from qvl_doctor.core.launch.detect import HINT, looks_like_html
+from qvl_doctor.core.launch.prompts import without_prompts
 from qvl_doctor.core.launch.python_source import closing, python_commands
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.values import Layer
@@ -15,13 +17,8 @@ from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import record
 
 # What begins a command in running text.
-HINT = lazy_regex(
-    r"\bvllm[ \t]{1,4}serve\b|\bvllm\.entrypoints\.|\b(?:docker|podman|nerdctl)[ \t]{1,4}run\b"
-    r"|\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,2}\(",
-)
 _FENCE = lazy_regex(r"[ \t>]{0,40}(?P<mark>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+-]{0,20})")
 _TAG = lazy_regex(r"<(?P<close>/?)(?P<name>[A-Za-z][A-Za-z0-9]{0,15})(?:\s[^<>]{0,1000})?/?>|<!--")
-_HTML = lazy_regex(r"<(?:pre|code|p|div|html|body|br|span)\b[^<>]{0,1000}>", re.IGNORECASE)
 _ENTITY = lazy_regex(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _BREAKING = frozenset(("p", "div", "br", "li", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6", "tr", "td", "table"))
 _OTHER_TAGS_TEXT = """
@@ -29,11 +26,6 @@ pre code span a b i em strong html body head title style script section article 
 hr thead tbody th dl dt dd kbd samp tt sup sub u s button svg path figure link meta
 """
 _OTHER_TAGS = frozenset(_OTHER_TAGS_TEXT.split())
-_PROMPT = lazy_regex(
-    r"[ \t]{0,40}(?:>[ \t]?){0,8}(?:\([\w.@/-]{1,60}\)[ \t]{0,4}){0,2}"
-    r"(?:[\w.-]{1,40}@[\w.-]{1,60}[: ][^\n$#%]{0,120}[$#%]|\$|>>>|\.\.\.)[ \t]+(?=\S)"
-)
-_QUOTED = lazy_regex(r"[ \t]{0,8}(?:>[ \t]?){1,8}")
 _CJK = lazy_regex(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef\uac00-\ud7af]")
 _WRAPPERS = frozenset(
     (
@@ -69,10 +61,6 @@ class Block:
     language: str
     start: int
     end: int
-
-
-def looks_like_html(text: str) -> bool:
-    return _HTML.search(text) is not None
 
 
 def html_layer(layer: Layer) -> Layer:
@@ -129,31 +117,6 @@ def _plain_end(source: str, position: int) -> int:
     while stop < len(source) and source[stop] not in "<&":
         stop += 1
     return stop
-
-
-def without_prompts(layer: Layer) -> Layer:
-    """The layer without shell and Python prompts and quote marks at the starts of lines; itself if there are none."""
-    text = layer.text
-    cuts: list[tuple[int, int]] = []
-    position = 0
-    quoted = all(line.lstrip().startswith(">") for line in text.split("\n") if line.strip()) and ">" in text
-    while position < len(text):
-        newline = text.find("\n", position)
-        prompt = _PROMPT.match(text, position) or (_QUOTED.match(text, position) if quoted else None)
-        if prompt:
-            cuts.append((position, prompt.end()))
-        position = len(text) if newline < 0 else newline + 1
-    if not cuts:
-        return layer
-    kept: list[tuple[int, int]] = []
-    position = 0
-    for start, end in cuts:
-        kept.append((position, start))
-        position = end
-    kept.append((position, len(text)))
-    starts = [layer.starts[at] for start, end in kept for at in range(start, end)]
-    ends = [layer.ends[at] for start, end in kept for at in range(start, end)]
-    return Layer("".join(text[start:end] for start, end in kept), starts, ends, layer.escape, layer.origin)
 
 
 def article_commands(layer: Layer, context: Context, read_block: BlockReader) -> list[LaunchCommand]:

@@ -7,33 +7,13 @@ import json
 from qvl_doctor.core.launch.argv import Arguments, canonical
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble
 from qvl_doctor.core.launch.command import LaunchCommand
+from qvl_doctor.core.launch.detect import KNOWN_KEYS
 from qvl_doctor.core.launch.manifest import line_behind, lines_gone, replaced
 from qvl_doctor.core.launch.places import Splices
 from qvl_doctor.core.launch.recognise import Program
 from qvl_doctor.core.launch.values import Flag, Splice, Word
 from qvl_doctor.core.launch.yaml_nodes import Node, indent_of, plain_value, written_scalar
 from qvl_doctor.core.records import record, replace
-
-KNOWN_KEYS = frozenset(
-    (
-        "model",
-        "host",
-        "port",
-        "served-model-name",
-        "tensor-parallel-size",
-        "max-model-len",
-        "gpu-memory-utilization",
-        "limit-mm-per-prompt",
-        "mm-processor-kwargs",
-        "max-num-seqs",
-        "max-num-batched-tokens",
-        "dtype",
-        "quantization",
-        "trust-remote-code",
-        "enforce-eager",
-        "uvicorn-log-level",
-    )
-)
 
 
 def is_config(root: Node) -> bool:

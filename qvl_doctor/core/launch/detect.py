@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import re
 
-from qvl_doctor.core.launch.article import HINT, looks_like_html
 from qvl_doctor.core.launch.command import Kind
-from qvl_doctor.core.launch.config_file import KNOWN_KEYS
-from qvl_doctor.core.launch.python_source import CALL, parse_python
 from qvl_doctor.core.lazy_regex import lazy_regex
 
+HINT = lazy_regex(
+    r"\bvllm[ \t]{1,4}serve\b|\bvllm\.entrypoints\.|\b(?:docker|podman|nerdctl)[ \t]{1,4}run\b"
+    r"|\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,2}\(",
+)
+_HTML = lazy_regex(r"<(?:pre|code|p|div|html|body|br|span)\b[^<>]{0,1000}>", re.IGNORECASE)
+CALL = lazy_regex(r"\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,4}\(")
+KNOWN_KEYS = frozenset(
+    (
+        "model",
+        "host",
+        "port",
+        "served-model-name",
+        "tensor-parallel-size",
+        "max-model-len",
+        "gpu-memory-utilization",
+        "limit-mm-per-prompt",
+        "mm-processor-kwargs",
+        "max-num-seqs",
+        "max-num-batched-tokens",
+        "dtype",
+        "quantization",
+        "trust-remote-code",
+        "enforce-eager",
+        "uvicorn-log-level",
+    )
+)
 _KUBERNETES = lazy_regex(r"^[ \t]{0,20}apiVersion:", re.MULTILINE)
 _KIND = lazy_regex(r"^[ \t]{0,20}kind:", re.MULTILINE)
 _COMPOSE = lazy_regex(r"^services:[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
@@ -71,7 +94,13 @@ def kind_by_content(text: str) -> Kind:
     return "article" if _is_article(text) else "shell"
 
 
+def looks_like_html(text: str) -> bool:
+    return _HTML.search(text) is not None
+
+
 def _is_python(text: str) -> bool:
+    from qvl_doctor.core.launch.python_source import parse_python  # noqa: PLC0415 - few texts come that far
+
     if CALL.search(text):
         return _PYTHON.search(text) is not None or parse_python(text) is not None
     if not re.search(r"\bvllm\b", text) or not re.search(r"[(\[]", text):

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-
-from qvl_doctor.core.launch.article import HINT, article_commands, without_prompts
 from qvl_doctor.core.launch.assemble import Context
 from qvl_doctor.core.launch.command import Document, Kind, LaunchCommand
-from qvl_doctor.core.launch.compose import compose_commands
-from qvl_doctor.core.launch.config_file import config_command, is_config
-from qvl_doctor.core.launch.detect import kind_by_content, kind_of
-from qvl_doctor.core.launch.dockerfile import dockerfile_commands
+from qvl_doctor.core.launch.detect import HINT, kind_by_content, kind_of
 from qvl_doctor.core.launch.grammar import DEFAULT_GRAMMAR, FlagGrammar
-from qvl_doctor.core.launch.kubernetes import kubernetes_commands
-from qvl_doctor.core.launch.python_source import python_commands
+from qvl_doctor.core.launch.prompts import without_prompts
 from qvl_doctor.core.launch.reader import ShellReader
-from qvl_doctor.core.launch.systemd import systemd_commands
 from qvl_doctor.core.launch.values import Layer, LineIndex, Problem, YamlSupportMissing
-from qvl_doctor.core.launch.yaml_nodes import YamlError, documents
 from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.records import replace
 
 MAX_CHARACTERS = 2 * 1024 * 1024  # some 10 s of the densest hostile text; an article of that size takes far less
 _PSEUDO_CALL = lazy_regex(r"\s*(?:Async)?LLM(?:Engine)?(\([\w -]{0,40}\))(?=\s+-|\s*$)")
-_SEPARATOR = lazy_regex(r"^---(?:[ \t][^\n]*)?(?:\r?\n|$)", re.MULTILINE)
 _YAML_KINDS = ("yaml", "compose", "kubernetes", "config")
 _LANGUAGES: dict[str, Kind] = {
     "python": "python",
@@ -59,7 +48,7 @@ def parse_text(text: str, *, name: str = "command", grammar: FlagGrammar | None 
     kind = kind_of(text, name)
     kind, commands, problems = _read(layer, kind, context)
     if kind != "article" and not any(command.server != "other" for command in commands) and HINT.search(text):
-        again = article_commands(layer, context, _block)
+        again = _article(layer, context)
         if again:  # what its name or look promised is not in it, but commands are
             locked = bool(problems)
             commands = [_locked(command, problems[0].text) for command in again] if locked else again
@@ -68,18 +57,33 @@ def parse_text(text: str, *, name: str = "command", grammar: FlagGrammar | None 
 
 
 def _read(layer: Layer, kind: Kind, context: Context) -> tuple[Kind, list[LaunchCommand], list[Problem]]:
+    # The reader of one kind of text is not needed for the others.
     if kind in _YAML_KINDS:
-        return _yaml(layer, kind, context)
+        from qvl_doctor.core.launch.yaml_stream import yaml_commands  # noqa: PLC0415
+
+        return yaml_commands(layer, kind, context)
     if kind == "python":
+        from qvl_doctor.core.launch.python_source import python_commands  # noqa: PLC0415
+
         return kind, python_commands(layer, context) or ShellReader(layer, context).read_any(), []
     if kind == "systemd":
+        from qvl_doctor.core.launch.systemd import systemd_commands  # noqa: PLC0415
+
         return kind, systemd_commands(layer, context), []
     if kind == "dockerfile":
+        from qvl_doctor.core.launch.dockerfile import dockerfile_commands  # noqa: PLC0415
+
         return kind, dockerfile_commands(layer, context), []
     if kind == "article":
-        return kind, article_commands(layer, context, _block), []
+        return kind, _article(layer, context), []
     reader = ShellReader(without_prompts(layer), context)
     return "shell", reader.read_any(), []
+
+
+def _article(layer: Layer, context: Context) -> list[LaunchCommand]:
+    from qvl_doctor.core.launch.article import article_commands  # noqa: PLC0415 - as above
+
+    return article_commands(layer, context, _block)
 
 
 def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
@@ -111,37 +115,3 @@ def _block(layer: Layer, language: str, context: Context) -> list[LaunchCommand]
     if kind in _YAML_KINDS:
         found += [command for command in commands if command.server == "config"]
     return found
-
-
-def _yaml(layer: Layer, kind: Kind, context: Context) -> tuple[Kind, list[LaunchCommand], list[Problem]]:
-    """The documents of a YAML stream, one by one: those without a word of vLLM are not even parsed."""
-    commands: list[LaunchCommand] = []
-    problems: list[Problem] = []
-    for start, end in _yaml_parts(layer.text):
-        part = layer.part(start, end)
-        lowered = part.text.lower()
-        if kind in ("compose", "kubernetes") and "vllm" not in lowered:
-            continue
-        try:
-            for root in documents(part):
-                if root.get("services") is not None:
-                    kind = "compose" if kind == "yaml" else kind
-                    commands.extend(compose_commands(root, context))
-                elif root.get("apiVersion") is not None or root.get("spec") is not None or root.get("kind") is not None:
-                    kind = "kubernetes" if kind == "yaml" else kind
-                    commands.extend(kubernetes_commands(root, context))
-                elif root.kind == "mapping" and is_config(root):
-                    kind = "config" if kind == "yaml" else kind
-                    command = config_command(root, context)
-                    commands.extend([command] if command else [])
-        except YamlError as error:
-            line = context.lines.line(part.begin(0))
-            problems.append(Problem("unreadable", f"not readable as YAML: {error}", line))
-    return kind, commands, problems
-
-
-def _yaml_parts(text: str) -> list[tuple[int, int]]:
-    """The spans of a stream's documents."""
-    cuts = [match.end() for match in _SEPARATOR.finditer(text)][:1000]
-    bounds = [0, *cuts, len(text)]
-    return [(start, end) for start, end in itertools.pairwise(bounds) if text[start:end].strip()]

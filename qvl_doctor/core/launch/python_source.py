@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from qvl_doctor.core.launch.argv import Arguments, canonical
 from qvl_doctor.core.launch.assemble import Context, Surroundings, assemble
 from qvl_doctor.core.launch.command import LaunchCommand
+from qvl_doctor.core.launch.detect import CALL
 from qvl_doctor.core.launch.places import EnvPlace, EnvSlot, Splices
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.recognise import Program
@@ -22,7 +23,6 @@ from qvl_doctor.core.records import field, record, replace
 MAX_PYTHON_CHARACTERS = 1_000_000
 MAX_CALLS = 500
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs", "AsyncLLM")
-CALL = lazy_regex(r"\b(?:LLM|EngineArgs|AsyncEngineArgs|AsyncLLM)\s{0,4}\(")
 _ELLIPSIS = lazy_regex(r"\.\.\.[ \t]{0,8},?")
 _STARTS_SERVER = lazy_regex(r"\bvllm\s{1,4}serve\b|\bvllm\.entrypoints\.")
 _UNKNOWN = object()
