@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qvl_doctor import resources
-from qvl_doctor.commands.inputs import Given, assemble, style_of
+from qvl_doctor.commands.inputs import Gathered, Given, assemble, style_of
 from qvl_doctor.commands.result import Result
 from qvl_doctor.core.diagnose import diagnose
 from qvl_doctor.core.host import host_facts
@@ -171,19 +171,23 @@ def _rules_at(path: str | None) -> tuple[list[Rule], list[RuleProblem]]:
 
 
 def _outcome(rule: Rule, sample: Sample, rules: Sequence[Rule], rows: Rows) -> SampleOutcome:
-    host, wrong = host_facts(dict(sample.host))
+    _, wrong = host_facts(dict(sample.host))
     if wrong:
         return SampleOutcome(rule.id, sample.index, rule.where, tuple(said("en", problem) for problem in wrong))
     try:
-        log = _sample_log(sample, rows)
-        given = Given(
-            command_text=sample.launch, log=log, host=host, gpu_text=sample.gpu, version=sample.vllm, alone=False
-        )
-        gathered = assemble(rules, given, "en", frozenset())
+        gathered = gathered_for(sample, rules, rows)
     except DoctorError as error:
         return SampleOutcome(rule.id, sample.index, rule.where, (str(error),))
     found = diagnose(gathered.observed, gathered.context, gathered.document, recovered=gathered.recovered)
     return checked(rule, sample, found)
+
+
+def gathered_for(sample: Sample, rules: Sequence[Rule], rows: Rows) -> Gathered:
+    """What a sample holds, as a diagnosis takes it; `rows` are the log patterns of `rules`. Raises DoctorError."""
+    host, _ = host_facts(dict(sample.host))
+    log = _sample_log(sample, rows)
+    given = Given(command_text=sample.launch, log=log, host=host, gpu_text=sample.gpu, version=sample.vllm, alone=False)
+    return assemble(rules, given, "en", frozenset())
 
 
 def _sample_log(sample: Sample, rows: Rows) -> LogSummary | None:
