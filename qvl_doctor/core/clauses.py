@@ -18,8 +18,8 @@ ClauseOp = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in", "~", "!~", 
 _CLAUSE = lazy_regex(r"^\s*(==|!=|<=|>=|<|>|not in\b|in\b|!~|~|present\b|absent\b)\s*(.*?)\s*$", re.DOTALL)
 _FACT_NAME = lazy_regex(r"^[a-z_][a-z0-9_]*(\.[A-Za-z0-9_]+)+$")
 # Literals that TOML reads as they stand.
-_WHOLE_NUMBER = lazy_regex(r"(?:0|-?[1-9][0-9]{0,17})\Z")
-_PLAIN_TEXT = lazy_regex(r"""'[^'\x00-\x1f\x7f]*'\Z|"[^"\\\x00-\x1f\x7f]*"\Z""")
+_NUMBER = lazy_regex(r"-?(?:0|[1-9][0-9]{0,15})(?P<fraction>\.[0-9]{1,15})?\Z")
+_TEXT = lazy_regex(r"""'[^'\x00-\x1f\x7f]*'\Z|"[^"\\\x00-\x1f\x7f]*"\Z""")
 _SEARCHED_CHARACTERS = 4000  # bounds the time of a pattern over a fact's text
 
 NAMESPACES = frozenset(
@@ -135,14 +135,23 @@ def version_holds(specifier: SpecifierSet | None, view: View) -> bool | None:
     return None if version is None else specifier.contains(version, prereleases=True)
 
 
-def _literal(text: str) -> Value | tuple[Value, ...]:
-    if _WHOLE_NUMBER.match(text):
-        return int(text)
-    if _PLAIN_TEXT.match(text):
+def _plain(text: str) -> bool | int | float | str | None:
+    """A literal of the forms that nearly all of them have; None for any other."""
+    if (number := _NUMBER.match(text)) is not None:
+        return float(text) if number["fraction"] else int(text)
+    if _TEXT.match(text):
         return text[1:-1]
-    if text in ("true", "false"):
-        return text == "true"
-    import tomllib  # noqa: PLC0415 - most literals are of the forms above, and it takes 5 ms to import
+    return text == "true" if text in ("true", "false") else None
+
+
+def _literal(text: str) -> Value | tuple[Value, ...]:
+    if (plain := _plain(text)) is not None:
+        return plain
+    if text.startswith("[") and text.endswith("]"):
+        items = [_plain(item.strip(" ")) for item in text[1:-1].split(",")]
+        if None not in items:
+            return tuple(item for item in items if item is not None)
+    import tomllib  # noqa: PLC0415 - it takes 5 ms to import
 
     try:
         value = tomllib.loads(f"value = {text}")["value"]

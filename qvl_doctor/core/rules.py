@@ -148,16 +148,23 @@ def parse_rule(text: str, where: str, *, file_stem: str | None = None) -> tuple[
     return (None if problems else rule), problems
 
 
-def checked_rule(document: Mapping[str, Any], where: str) -> Rule | None:
-    """The rule in a document that `parse_rule` has accepted before: nothing is checked or compiled again."""
-    reader = _Reader(document, where, None)
+def checked_rule(document: Mapping[str, Any], where: str, *, with_log: bool = True) -> Rule | None:
+    """The rule in a document that `parse_rule` has accepted before: nothing is checked or compiled again.
+
+    `with_log` = False leaves out the alternatives that only a log can make hold.
+    """
+    reader = _Reader(document, where, None, with_log=with_log)
     rule = reader.rule(None)
     return None if reader.problems else rule
 
 
 def rests_on_log(document: Mapping[str, Any]) -> bool:
     """Whether no alternative of the rule can hold without a log."""
-    return all(isinstance(when, dict) and (when.get("log") or when.get("also")) for when in document.get("when", ()))
+    return all(isinstance(when, dict) and _needs_log(when) for when in document.get("when", ()))
+
+
+def _needs_log(when: Mapping[str, Any]) -> bool:
+    return bool(when.get("log") or when.get("also"))
 
 
 class _Reader:
@@ -166,10 +173,11 @@ class _Reader:
     Without `text` the document is known to be good: patterns and fact names are taken as they are.
     """
 
-    def __init__(self, document: Mapping[str, Any], where: str, text: str | None) -> None:
+    def __init__(self, document: Mapping[str, Any], where: str, text: str | None, *, with_log: bool = True) -> None:
         self.document = document
         self.lines = [] if text is None else text.splitlines()
         self.checks = text is not None
+        self.with_log = with_log
         self.where = where
         self.problems: list[RuleProblem] = []
 
@@ -196,7 +204,11 @@ class _Reader:
         if self.document.get("schema") != SCHEMA:
             self.problem(f"schema must be {SCHEMA}", key="schema")
         rule_id = self._id(file_stem)
-        when = tuple(self._when(entry, index) for index, entry in enumerate(self._tables("when")))
+        when = tuple(
+            self._when(entry, index)
+            for index, entry in enumerate(self._tables("when"))
+            if self.with_log or not _needs_log(entry)
+        )
         if not when:
             self.problem("a rule needs at least one [[when]]")
         rule = Rule(
@@ -232,7 +244,7 @@ class _Reader:
         return rule_id
 
     def _unknown_keys(self, table: Mapping[str, Any], known: set[str], name: str | None, index: int) -> None:
-        for key in table:
+        for key in table if self.checks else ():
             if key not in known:
                 self.problem(
                     f"unknown key {key!r}; known are {', '.join(sorted(known))}", table=name, index=index, key=key

@@ -36,9 +36,9 @@ def load_rules(folders: Iterable[str], *, with_log: bool = True) -> tuple[Rule, 
             raise DoctorError("error_no_rules_folder", path=printable(str(place)))
     files = [path for place in places for path in resources.rule_files(place)]
     store = _kept_rules(files)
-    found = _built(_read(store, with_log))
+    found = _built(_read(store, with_log), with_log)
     if found is None:
-        found = _built(_selected(_checked(files, store), with_log))
+        found = _built(_selected(_checked(files, store), with_log), with_log)
     return tuple(found or ())
 
 
@@ -67,11 +67,11 @@ def _read_prepared(store: Kept) -> list[Prepared]:
         return []
 
 
-def _built(entries: Sequence[_Entry] | None) -> list[Rule] | None:
+def _built(entries: Sequence[_Entry] | None, with_log: bool) -> list[Rule] | None:
     """The rules of checked documents; None where one of them is none (a damaged cache)."""
     if entries is None:
         return None
-    rules = [checked_rule(document, where) for _, where, document in entries]
+    rules = [checked_rule(document, where, with_log=with_log) for _, where, document in entries]
     return None if None in rules else [rule for rule in rules if rule is not None]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,3 +101,38 @@ def test_evidence_is_the_comparison_where_no_line_shows_it() -> None:
     assert evidence.text == "launch.max_model_len 32768 < match.length 40,960"
     (absent,) = parse_clause("launch.max_num_seqs", "absent").evidence(view())
     assert absent.text == "--max-num-seqs is not given"
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        *(
+            "0",
+            "-7",
+            "0.5",
+            "-0.25",
+            "12.0",
+            "true",
+            "false",
+            "'a, b'",
+            '"x"',
+            "''",
+            "'it\\d'",
+            '"tab\\t"',
+            '"\\u00e9"',
+        ),
+        *("1_000", "0x10", "1e3", "[1, 2.5, 'a']", "['a,b', 'c']", "[ 'a' , \"b\", ]", "['é', '']", "[true, 1]"),
+    ],
+)
+def test_a_literal_is_what_toml_says(literal: str) -> None:
+    expected = tomllib.loads(f"value = {literal}")["value"]
+    expected = tuple(expected) if isinstance(expected, list) else expected
+    found = parse_clause("launch.x", f"{'in' if isinstance(expected, tuple) else '=='} {literal}").literal
+    assert found == expected
+    assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("literal", ["01", "1.", ".5", "-", "'a'b'", '"a', "[1, ", "[a]", "truely", "+", "'a'\n'b'"])
+def test_what_is_no_literal_of_toml_is_refused(literal: str) -> None:
+    with pytest.raises(ClauseError):
+        parse_clause("launch.x", f"== {literal}")

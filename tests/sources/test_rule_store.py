@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from qvl_doctor import resources
+from qvl_doctor.core.logs import LogReader
 from qvl_doctor.errors import DoctorError
-from qvl_doctor.sources.rule_store import load_rules
+from qvl_doctor.sources.rule_store import load_rules, rows_of_rules
 
 RULE = """\
 schema = 1
@@ -74,6 +75,30 @@ def test_a_damaged_cache_is_ignored(folders: tuple[Path, Path, Path]) -> None:
     for damage in ("", "[1, 2]", "{", json.dumps([["x", {"id": 3}]])):
         kept.write_text(damage)
         assert {rule.id for rule in load_rules([])} == {"by-command", "by-log"}
+        kept.write_text(kept.read_text().partition("\n")[0] + "\n" + damage)  # behind what it was made from
+        assert {rule.id for rule in load_rules([])} == {"by-command", "by-log"}
+
+
+def test_prepared_regexes_are_kept_and_may_be_damaged(folders: tuple[Path, Path, Path]) -> None:
+    """The second reader finds what the first found, with nothing prepared again."""
+    rules = load_rules([])
+    for damage in (None, "", "[]", "[[1]]", "{", '[["x", 1]]'):
+        rows_of_rules(rules)
+        (kept,) = (folders[2] / "qvl-doctor").glob("regexes-*.json")
+        first, _, prepared = kept.read_text().partition("\n")
+        if damage is not None:
+            kept.write_text(f"{first}\n{damage}\n")
+            rows_of_rules(rules)
+            assert kept.read_text().partition("\n")[2] == prepared
+        reader = LogReader(rows_of_rules(rules))
+        reader.feed(b"a line with x\n")
+        assert set(reader.finish().matches) == {"by-log#0.log.0"}
+
+
+def test_a_rule_with_a_costly_regex_is_refused(folders: tuple[Path, Path, Path]) -> None:
+    write(folders[1], "costly", when="log = '(a+)+$'")
+    with pytest.raises(DoctorError, match="exponential"):
+        load_rules([str(folders[1])])
 
 
 def test_no_cache_folder_is_no_obstacle(folders: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

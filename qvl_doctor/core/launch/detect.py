@@ -99,12 +99,13 @@ def looks_like_html(text: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    from qvl_doctor.core.launch.python_source import parse_python  # noqa: PLC0415 - few texts come that far
-
-    if CALL.search(text):
-        return _PYTHON.search(text) is not None or parse_python(text) is not None
-    if not re.search(r"\bvllm\b", text) or not re.search(r"[(\[]", text):
+    calls = CALL.search(text) is not None
+    if calls and _PYTHON.search(text):
+        return True
+    if not calls and not (re.search(r"\bvllm\b", text) and re.search(r"[(\[]", text)):
         return False
+    from qvl_doctor.core.launch.python_source import parse_python  # noqa: PLC0415 - few texts come this far
+
     return parse_python(text) is not None
 
 
