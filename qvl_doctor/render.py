@@ -180,7 +180,8 @@ def _command(command: CommandReport, style: Style) -> Iterator[str]:
         yield words(language, "command_unchanged")
         return
     if command.not_editable is not None:
-        yield style.paint(words(language, "command_not_editable", reason=command.not_editable), "bold")
+        text = words(language, "command_not_editable", reason=command.not_editable)
+        yield style.paint(printable(masked(text), keep_newlines=False), "bold")
     else:
         yield _heading("command_recovered" if command.recovered else "command_now", style)
         yield ""

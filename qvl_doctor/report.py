@@ -7,6 +7,7 @@ from typing import Any
 from qvl_doctor.core.diagnose import CommandReport, Report
 from qvl_doctor.core.findings import Edit, Finding
 from qvl_doctor.core.masking import masked
+from qvl_doctor.text import said
 
 DIAGNOSIS_SCHEMA = "qvl-doctor/diagnosis/1"
 FIX_SCHEMA = "qvl-doctor/fix/1"
@@ -93,6 +94,6 @@ def _command(command: CommandReport) -> dict[str, Any]:
         "before": masked(command.before),
         "after": masked(command.after),
         "changed": command.changed,
-        "not_editable": command.not_editable,
+        "not_editable": None if command.not_editable is None else masked(said("en", command.not_editable)),
         "recovered": command.recovered,
     }

@@ -11,6 +11,7 @@ from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
 from qvl_doctor.core.launch import Document, LaunchCommand, edited_command, parse_text
 from qvl_doctor.core.observe import Observed, base_facts
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.rules import Rule
 from qvl_doctor.core.vllm.flag_problems import FlagProblem
@@ -48,7 +49,7 @@ class CommandReport:
     after: str
     findings: tuple[Finding, ...]
     edits: tuple[Edit, ...]
-    not_editable: str | None = None
+    not_editable: Phrase | None = None
     recovered: bool = False  # put together from the log's own record of the arguments
 
     @property

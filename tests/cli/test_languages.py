@@ -14,7 +14,7 @@ from qvl_doctor.errors import DoctorError
 from qvl_doctor.help_zh import TEXTS
 from qvl_doctor.text import language_asked, table, words
 from qvl_doctor.usage import usage_error
-from tests.cli.harness import COMMAND, REPOSITORY, assert_plain, assert_user_error, doctor
+from tests.cli.harness import COMMAND, REPOSITORY, WRONG_COMMAND, assert_plain, assert_user_error, doctor
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 ENGLISH_WORD = re.compile(
@@ -158,6 +158,12 @@ def test_remarks_are_chinese_on_request() -> None:
     assert "--gpu a toaster：看不出是什么 GPU" in outcome.err
     assert "vLLM 0.0.1 比这里已知的任何版本都旧" in outcome.err
     assert_plain(outcome.err)
+
+
+def test_why_a_command_is_left_alone_is_chinese_on_request() -> None:
+    arguments = ["diagnose", "--command", f"eval {WRONG_COMMAND}"]
+    assert "由 eval 执行" in doctor(*arguments, *ZH).out
+    assert doctor(*arguments, *ZH, "--json").document["command"]["not_editable"] == "it is run by eval"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -12,6 +12,7 @@ from qvl_doctor.core.launch.grammar import FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, OptionPlace
 from qvl_doctor.core.launch.recognise import Program, wrappers_of
 from qvl_doctor.core.launch.values import ContainerFacts, LineIndex, Problem, Word
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record
 
 
@@ -40,7 +41,7 @@ class Surroundings:
     env_place: EnvPlace | None = None
     option_place: OptionPlace | None = None
     problems: tuple[Problem, ...] = ()
-    reason: str | None = None  # why it can't be edited
+    reason: Phrase | None = None  # why it can't be edited
 
 
 def read_arguments(context: Context, words: Sequence[Word], server: Server) -> Arguments:
@@ -67,7 +68,7 @@ def assemble(
     dynamic = next((word for word in arguments if word.dynamic), None)
     reason = around.reason
     if reason is None and dynamic is not None:
-        reason = f"it holds a command substitution or template: {dynamic.raw[:80]}"
+        reason = Phrase("locked_dynamic", {"text": dynamic.raw[:80]})
     model_word, model = model_of(read, program.server)
     line = context.lines.line(words[min(program.start, len(words) - 1)].start if words else around.start)
     facts = around.container

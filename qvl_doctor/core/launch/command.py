@@ -12,6 +12,7 @@ from qvl_doctor.core.launch.argv import canonical
 from qvl_doctor.core.launch.grammar import DEFAULT_GRAMMAR, FlagGrammar
 from qvl_doctor.core.launch.places import EnvPlace, OptionPlace, Place
 from qvl_doctor.core.launch.values import ContainerFacts, Flag, LostLine, Problem, Splice, Word
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record
 
 Server = Literal["serve", "api_server", "legacy", "llm", "config", "other"]
@@ -46,7 +47,7 @@ class LaunchCommand:
     strays: tuple[str, ...] = ()  # positional arguments beyond the model
     wrappers: tuple[str, ...] = ()  # "nohup", "numactl", "docker", "bash -c"
     editable: bool = True
-    not_editable_reason: str | None = None
+    not_editable_reason: Phrase | None = None
     document: str = field(default="", aside=True)
     place: Place | None = field(default=None, aside=True)
     env_place: EnvPlace | None = field(default=None, aside=True)

@@ -10,6 +10,7 @@ from qvl_doctor.core.launch.prompts import without_prompts
 from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.values import Layer, LineIndex, Problem, YamlSupportMissing
 from qvl_doctor.core.lazy_regex import lazy_regex
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import replace
 
 MAX_CHARACTERS = 2 * 1024 * 1024  # some 10 s of the densest hostile text; an article of that size takes far less
@@ -51,7 +52,11 @@ def parse_text(text: str, *, name: str = "command", grammar: FlagGrammar | None 
         again = _article(layer, context)
         if again:  # what its name or look promised is not in it, but commands are
             locked = bool(problems)
-            commands = [_locked(command, problems[0].text) for command in again] if locked else again
+            commands = (
+                [_locked(command, Phrase("locked_unreadable", {"problem": problems[0].text})) for command in again]
+                if locked
+                else again
+            )
             kind = kind if locked else "article"
     return Document(text, kind, tuple(commands), name, tuple(problems), grammar)
 
@@ -86,7 +91,7 @@ def _article(layer: Layer, context: Context) -> list[LaunchCommand]:
     return article_commands(layer, context, _block)
 
 
-def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
+def _locked(command: LaunchCommand, reason: Phrase) -> LaunchCommand:
     return replace(command, editable=False, not_editable_reason=command.not_editable_reason or reason)
 
 

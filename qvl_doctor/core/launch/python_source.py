@@ -18,6 +18,7 @@ from qvl_doctor.core.launch.reader import ShellReader
 from qvl_doctor.core.launch.recognise import Program
 from qvl_doctor.core.launch.values import Flag, Layer, Splice, Word
 from qvl_doctor.core.lazy_regex import lazy_regex
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record, replace
 
 MAX_PYTHON_CHARACTERS = 1_000_000
@@ -181,7 +182,7 @@ def _spawned(tree: ast.Module, layer: Layer, positions: _Positions, context: Con
         inner = Layer(text, [begin] * len(text), [finish] * len(text), lambda _text: None, layer.origin)
         for command in ShellReader(inner, context).read()[:MAX_CALLS]:
             if command.flags or command.model:
-                found.append(replace(command, editable=False, not_editable_reason="a program puts it together"))
+                found.append(replace(command, editable=False, not_editable_reason=Phrase("locked_program")))
         if len(found) >= MAX_CALLS:
             break
     return found
@@ -254,7 +255,7 @@ def _command(
         layer.finish(end),
         {slot.name: slot.value for slot in slots},
         env_place=EnvPlace(slots, lambda _name, _value: None),
-        reason="it takes arguments that are put together elsewhere" if unknown else None,
+        reason=Phrase("locked_elsewhere") if unknown else None,
     )
     command = assemble(context, [], Program(0, 0, "llm"), Arguments(flags, (), ()), around)
     opening = _opening(call, layer, positions)

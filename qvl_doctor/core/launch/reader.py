@@ -28,6 +28,7 @@ from qvl_doctor.core.launch.recognise import (
 from qvl_doctor.core.launch.shell import SH, Dialect, Lexer, Note, Statement, Token, statements
 from qvl_doctor.core.launch.values import Escape, Flag, Layer, LostLine, Problem, Splice, Word
 from qvl_doctor.core.lazy_regex import lazy_regex
+from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import field, record, replace
 
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{"))
@@ -95,7 +96,7 @@ class ShellReader:
         if self.depth < MAX_NESTING:
             for start, end in lexer.heredocs[:100]:
                 inner = ShellReader(self.layer.part(start, end), self.context, depth=self.depth + 1)
-                self.found.extend(_locked(command, "it stands in a heredoc") for command in inner.read())
+                self.found.extend(_locked(command, Phrase("locked_in_heredoc")) for command in inner.read())
         self.found.sort(key=lambda command: command.start)
         return self.found
 
@@ -276,7 +277,7 @@ def _note_position(note: Note) -> int:
     return note.position
 
 
-def _locked(command: LaunchCommand, reason: str) -> LaunchCommand:
+def _locked(command: LaunchCommand, reason: Phrase) -> LaunchCommand:
     return replace(command, editable=False, not_editable_reason=command.not_editable_reason or reason)
 
 
@@ -356,9 +357,9 @@ class CommandBuilder:
             command, start=start, end=end, text=document[start:end], wrappers=(*wrappers, "-c", *command.wrappers)
         )
         if not literal:
-            command = _locked(command, "its quoting is too intricate")
+            command = _locked(command, Phrase("locked_quoting"))
         if self.words[0].value == "eval":
-            command = _locked(command, "it is run by eval")
+            command = _locked(command, Phrase("locked_eval"))
         if run is None:
             return command
         env = {name: word.value.partition("=")[2] for name, word in docker.environment(run).items()}
@@ -409,10 +410,10 @@ class CommandBuilder:
         keep = program.server != "other"
         (self.reader.found if keep else self.reader.others).append(command)
 
-    def _reason(self) -> str | None:
+    def _reason(self) -> Phrase | None:
         if self.statement.heredoc:
-            return "it reads a heredoc"
-        return "it is run by eval" if self.words[0].value == "eval" else None
+            return Phrase("locked_heredoc")
+        return Phrase("locked_eval") if self.words[0].value == "eval" else None
 
     def _span(self) -> tuple[int, int]:
         """The document span: with the assignments directly before, and a closing &."""
