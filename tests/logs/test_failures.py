@@ -271,6 +271,18 @@ def test_phase_of_an_excerpt_is_that_of_its_frames(functions: tuple[str, ...], p
     assert (summary.oom.phase, summary.failure_phase) == (phase, phase)
 
 
+def test_the_called_function_counts_where_its_frame_is_left_out() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/venv/site-packages/vllm/v1/worker/gpu_worker.py", line 3, in compile_or_warm_up_model\n'
+        "    self.model_runner.capture_model()\n"
+        "RuntimeError: CUDA error: out of resources\n"
+    )
+    failure = read(text).failures[0]
+    assert failure.phase == "capture"
+    assert failure.frames[-1] == "vllm/v1/worker/gpu_worker.py:capture_model"
+
+
 def test_messages_that_begin_empty_take_the_next_line() -> None:
     text = trace("ImportError: ", "get_processor") + "Qwen2VLVideoProcessor requires the Torchvision library\n"
     assert roots(text) == [("ImportError", "Qwen2VLVideoProcessor requires the Torchvision library")]

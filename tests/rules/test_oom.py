@@ -90,6 +90,26 @@ def test_the_traceback_places_the_failure(frames: tuple[str, ...], stage: str, c
         assert view.text("derived.oom_cause") == cause
 
 
+@pytest.mark.parametrize(
+    ("command", "line", "cause"),
+    [
+        ("python caption.py", BARE, "image-pixels-uncapped"),
+        ("python -m mywrap --engine vllm", BARE, "oom-runtime-headroom"),
+        ("python serve.py", f"ERROR 11-30 10:00:00 [async_llm_engine.py:68] {BARE}", "oom-runtime-headroom"),
+        ("python serve.py", f"(VllmWorker rank=1 pid=7) {BARE}", "oom-runtime-headroom"),
+    ],
+)
+def test_what_vllm_wrote_is_no_script_of_the_user(command: str, line: str, cause: str) -> None:
+    assert _view(line, command, version="0.8.5").text("derived.oom_cause") == cause
+
+
+def test_captured_graphs_mean_that_the_start_was_over() -> None:
+    rest = f"{OWN_PROCESS} 79.00 GiB memory in use. Of the allocated memory 77.10 GiB is allocated by PyTorch, with 54.00 MiB allocated in private pools (e.g., CUDA Graphs), and 20.00 MiB is reserved by PyTorch but unallocated."  # noqa: E501  # one line, as PyTorch prints it
+    log = _message("300.00 MiB", "79.15 GiB", "150.00 MiB", rest)
+    view = _view(log, "vllm serve Qwen/Qwen2.5-VL-72B-Instruct -tp 2", gpu="2x A100 80GB")
+    assert view.text("derived.oom_cause") == "oom-runtime-headroom"
+
+
 def test_the_samplers_own_message_is_certain() -> None:
     log = "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests."
     view = _view(log, "vllm serve Qwen/Qwen2.5-VL-3B-Instruct", gpu="1x RTX 4090")

@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from qvl_doctor.core import planning
 from qvl_doctor.core.facts import View, derived
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs import OomReport
 from qvl_doctor.core.records import record
 from qvl_doctor.core.weights import weights_bytes
@@ -28,6 +29,10 @@ GIB = 1 << 30
 _CONTEXT_GIB = 0.6  # CUDA context and libraries, taken before anything else (0.51 measured on an H200)
 _LEAST_ROOM_GIB = 1.0  # below this no vision-language model has ever started beside its weights
 _GARBLED = "17179869184"  # GiB: 2**64 bytes, what the driver answers under WSL2 where it does not know
+
+_VLLM_LOGGER = lazy_regex(
+    r"(?:\([^)]{1,80}\) ?)*(?:ERROR|WARNING|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,120}\.pyx?:\d"
+)
 
 _SAMPLER_FUNCTIONS = frozenset(
     {
@@ -109,6 +114,18 @@ def _stage(view: View) -> Stage | None:
     if stage in ("profile", "unknown") and _in_encoder(oom):
         return "encoder-profile" if stage == "profile" else stage
     return stage
+
+
+@derived("derived.vllm_ran", "bool", "", "the failed allocation was vLLM's, whatever program had started it")
+def _vllm_ran(view: View) -> bool | None:
+    """By the logger's prefix or the process before the line, a frame of its source, or a launcher that names it."""
+    oom, launch = _report(view), view.objects.launch
+    if oom is None:
+        return None
+    if oom.process is not None or oom.phase != "unknown" or _VLLM_LOGGER.match(oom.text):
+        return True
+    named = launch is not None and "vllm" in launch.text.lower()
+    return named or any(frame.startswith("vllm/") for frame in oom.frames)
 
 
 @derived("derived.oom_sampler_rows", "int", "", "sequences of the sampler's dry run that ran out, as vLLM names them")
@@ -238,7 +255,7 @@ def attribute(view: View) -> _Attribution | None:
     oom, stage = _report(view), view.text("derived.oom_stage")
     if oom is None or stage is None or "node running low on memory" in oom.text:  # the last: Ray, about host memory
         return None
-    if view.text("launch.server") == "other":
+    if view.text("launch.server") == "other" and not view.flag("derived.vllm_ran"):
         return _Attribution("image-pixels-uncapped", "guessed")  # the user's own script: nothing profiles or caps
     if _GARBLED in oom.text and view.flag("host.wsl") is not False:
         return _Attribution("wsl2-vram-overhead", "placed")
@@ -292,7 +309,8 @@ def _crowded(view: View, stage: str) -> _Attribution | None:
         return _Attribution("gpu-busy-other-process", "stated")
     if weights is None and left < 0.35 * card:
         return _Attribution("gpu-busy-other-process", "placed")
-    sharing = (share is not None and share <= 0.8) or stage not in ("start", "weights", "unknown")
+    tenant = view.text("log.gpu_tenant") is not None
+    sharing = tenant or (share is not None and share <= 0.8) or stage not in ("start", "weights", "unknown")
     return _Attribution("gpu-shared-with-other-processes" if sharing else "gpu-busy-other-process", "placed")
 
 
@@ -325,6 +343,8 @@ def _serving(view: View, oom: OomReport) -> _Attribution:
 def _unplaced(view: View, oom: OomReport, fit: str | None) -> _Attribution:
     """Nothing says when it failed: arithmetic first, then what this release is known for."""
     weights, card = view.number("derived.weights_gib"), view.number("plan.gpu_total_gib")
+    if oom.graph_pool_bytes:
+        return _Attribution(_serving(view, oom).cause, "worked-out")  # its CUDA graphs stand: the start was over
     if fit in ("no", "over-budget"):
         return _Attribution(_FIT_CAUSES[fit], "worked-out")
     held = None if oom.pytorch_bytes is None else oom.pytorch_bytes / GIB

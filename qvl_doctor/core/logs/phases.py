@@ -122,6 +122,9 @@ _FRAMES: tuple[tuple[Phase, frozenset[str]], ...] = (
 )
 
 
+PHASE_FUNCTIONS = frozenset(name for _, names in _FRAMES for name in names)
+
+
 def phase_of_frames(frames: Iterable[str]) -> Phase | None:
     """The phase that a traceback's frames ("file:function") stand for; None if they tell nothing."""
     functions = {frame.rpartition(":")[2] for frame in frames}

@@ -9,6 +9,7 @@ import re
 
 from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line
+from qvl_doctor.core.logs.phases import PHASE_FUNCTIONS
 from qvl_doctor.core.records import field, record
 
 HEADER_REGEX = r"Traceback \(most recent call last\)"
@@ -30,6 +31,7 @@ _VALUE_ERROR = lazy_regex(VALUE_ERROR_REGEX)
 _VALIDATION = lazy_regex(r"^\d{1,4} validation errors? for ")
 _INPUT_ERROR = lazy_regex(r"^ {2}(?P<message>\S.*?)(?: \[type=\w+, input_value=.*)?$")
 _GROUP_BAR = lazy_regex(r"^ *[|+](?:-[-+ \d]*)? ?")
+_CALL = lazy_regex(r"\s+(?:\w+(?:, ?\w+)* = )?(?:return |await )?(?:\w+\.){0,6}(?P<function>\w+)\(")
 _PATH_START = lazy_regex(r"(?:site|dist)-packages/")
 
 # Frames that every traceback passes through and that tell nothing.
@@ -61,6 +63,7 @@ class Raised:
 @record(frozen=False)
 class _Stream:
     frames: list[str] = field(default_factory=list)
+    called: str | None = None  # function that the source text under the last frame calls, where it tells a phase
     open: bool = False
     last_line: int = 0
     raised: Raised | None = None  # the last one, while lines after it may complete it
@@ -115,20 +118,23 @@ class TracebackCollector:
 
     def _start(self, line: Line) -> None:
         stream = self._stream(line)
-        stream.frames, stream.open, stream.last_line = [], True, line.number
+        stream.frames, stream.called, stream.open, stream.last_line = [], None, True, line.number
         self.alert_until = max(self.alert_until, line.number + OPEN_LINES)
 
     def _frame(self, line: Line, frame: re.Match[str]) -> None:
         stream = self._stream(line)
         if not stream.open:  # an excerpt that begins within a traceback
             stream.frames, stream.open = [], True
-        stream.last_line = line.number
+        stream.last_line, stream.called = line.number, None
         self.alert_until = max(self.alert_until, line.number + OPEN_LINES)
         if len(stream.frames) < FRAMES_KEPT:
             stream.frames.append(f"{shortened(frame['path'])}:{(frame['function'] or '<module>').strip()}")
 
     def _close(self, line: Line, message: str, stream: _Stream) -> Raised | None:
         if not message or message[0].isspace():
+            call = _CALL.match(message)
+            if call is not None and call["function"] in PHASE_FUNCTIONS:
+                stream.called = call["function"]
             return None  # source text and its markers
         found = _IN_TRACEBACK.match(message)
         if found is None or not _is_exception(found["type"], stream.frames):
@@ -137,7 +143,7 @@ class TracebackCollector:
             type=found["type"],
             message=(found["message"] or "").strip()[:_MESSAGE_LIMIT],
             line=line,
-            frames=tuple(stream.frames),
+            frames=_with_call(stream),
             chained=stream.chained,
         )
         stream.frames, stream.open, stream.chained = [], False, None
@@ -149,7 +155,7 @@ class TracebackCollector:
     def frames_of(self, line: Line) -> tuple[str, ...]:
         """Frames of the traceback that is open where this line stands."""
         stream = self._streams.get(line.stream)
-        return tuple(stream.frames) if stream is not None and stream.open else ()
+        return _with_call(stream) if stream is not None and stream.open else ()
 
     def _afterwards(self, line: Line, message: str, stream: _Stream) -> tuple[Raised | None, bool]:
         if message.startswith("During handling of the above"):
@@ -177,6 +183,14 @@ class TracebackCollector:
         stream.raised, stream.after = raised, 0
         self.alert_until = max(self.alert_until, line.number + _AFTERWARDS)
         return raised
+
+
+def _with_call(stream: _Stream) -> tuple[str, ...]:
+    """The frames, and the function that the last one calls, whose own frame reports often leave out."""
+    if not stream.frames or stream.called is None:
+        return tuple(stream.frames)
+    file, _, function = stream.frames[-1].rpartition(":")
+    return tuple(stream.frames) if function == stream.called else (*stream.frames, f"{file}:{stream.called}")
 
 
 def _is_exception(name: str, frames: list[str]) -> bool:
