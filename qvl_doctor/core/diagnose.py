@@ -14,7 +14,7 @@ from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import record, replace
 from qvl_doctor.core.rules import Rule
-from qvl_doctor.core.vllm.flag_problems import FlagProblem
+from qvl_doctor.core.vllm.flag_problems import LIMIT, NEVER, NOT_YET, QUOTING, REMOVED, TYPO, FlagProblem
 from qvl_doctor.core.vllm.flags import check_flags
 from qvl_doctor.core.vllm.knowledge import Knowledge
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 State = Literal["failed", "starting", "ready", "degraded", "unknown"]
 _ROUNDS = 3
 _HARMLESS = ("flag-deprecated", "flag-no-effect")  # kinds of flag problems that no parser refuses
+_REFUSED_BY_PARSER = (NEVER, NOT_YET, REMOVED, TYPO, LIMIT, QUOTING)
+_ENGINE_SOURCES = ("vllm/v1/", "vllm/worker/", "vllm/executor/", "vllm/model_executor/", "vllm/engine/async_llm_engine")
 _NAMED_PROCESSES = ("APIServer", "EngineCore", "Worker", "VllmWorker")
 _CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
 
@@ -141,7 +143,7 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
     if observed.launch is not None and not recovered:
         problems = check_flags(observed.launch, context.knowledge, View(facts, objects), context.language)
         if observed.log is not None and _got_past_its_parser(observed.log):
-            problems = tuple(problem for problem in problems if not _refused_by_assumption(problem))
+            problems = tuple(one for one in problems if not _disproved(one, observed.log, context.knowledge))
         facts["derived.flags"] = Known(tuple(_item(problem, "launch") for problem in problems))
     if observed.log is not None:
         from qvl_doctor.core.refusals import refused_flags  # noqa: PLC0415 - for logs only
@@ -152,14 +154,23 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
 
 
 def _got_past_its_parser(log: LogSummary) -> bool:
-    """Whether the start got further than its command line: only later do processes put their names before lines."""
+    """Whether the start got further than its command line: only later do processes put their names before lines, and
+    only later does anything run in the engine."""
     named = any((failure.process or "").startswith(_NAMED_PROCESSES) for failure in log.failures)
-    return named or log.phase not in ("unknown", "start")
+    engine = any(frame.startswith(_ENGINE_SOURCES) for failure in log.failures for frame in failure.frames)
+    return named or engine or log.phase not in ("unknown", "start")
 
 
-def _refused_by_assumption(problem: FlagProblem) -> bool:
-    """Whether a parser would have refused the flag, but that of a release which nobody stated."""
-    return "assumed" in problem.detail and problem.kind not in _HARMLESS
+def _disproved(problem: FlagProblem, log: LogSummary, known: Knowledge) -> bool:
+    """Whether a start that got past its parser shows that the flag was taken.
+
+    What a parser refuses can't have happened, unless the log is of another release than the one asked about. Values
+    that are judged later may still be the fault, save by a release that nobody stated.
+    """
+    if "assumed" in problem.detail:
+        return problem.kind not in _HARMLESS
+    same_release = log.version is None or str(log.version.value) == known.release
+    return problem.kind in _REFUSED_BY_PARSER and same_release
 
 
 def _item(problem: FlagProblem, source: Literal["launch", "log"]) -> Mapping[str, Any]:

@@ -282,7 +282,6 @@ def test_unknown_key_of_a_configuration() -> None:
         ("0.8.4", "--limit-mm-per-prompt '{\"image\": 4}'", "--limit-mm-per-prompt 'image=4'"),
         ("0.7.2", '--limit-mm-per-prompt={"image":4,"video":0}', "--limit-mm-per-prompt='image=4,video=0'"),
         ("0.8.4", "--limit-mm-per-prompt.image 4", "--limit-mm-per-prompt image=4"),
-        ("0.11.0", "--limit-mm-per-prompt {image:4}", "--limit-mm-per-prompt '{\"image\":4}'"),
     ],
 )
 def test_limits_in_the_form_of_the_release(version: str, wrong: str, right: str) -> None:
@@ -292,6 +291,27 @@ def test_limits_in_the_form_of_the_release(version: str, wrong: str, right: str)
         "'", ""
     )
     assert kinds_of(mended(text, version), version) == []
+
+
+def test_limits_whose_quotes_the_shell_took() -> None:
+    problem = only("vllm serve m --limit-mm-per-prompt {image:4}", "0.11.0")
+    assert problem.kind == "flag-syntax-json-quoting"
+    assert edits(problem) == ['set --limit-mm-per-prompt {"image":4}']
+    assert only("vllm serve m --limit-mm-per-prompt {image:4}", "0.8.4").kind == "flag-syntax-limit-mm-json"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [
+        ("--gpu-memroy", "--gpu-memory-utilization"),
+        ("--pipeline-paralel", "--pipeline-parallel-size"),
+        ("--max-numm", None),  # of several options
+        ("--quantum", None),
+    ],
+)
+def test_a_misspelt_abbreviation_means_the_one_option_that_it_begins(wrong: str, nearest: str | None) -> None:
+    problem = only(f"vllm serve m {wrong} 1", "0.11.0")
+    assert (problem.kind, problem.nearest) == ("flag-typo" if nearest else "flag-never-existed", nearest)
 
 
 @pytest.mark.parametrize("version", ["0.8.5", "0.9.2"])

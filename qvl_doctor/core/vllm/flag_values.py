@@ -240,10 +240,12 @@ def _judge_json(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | None:
     if flag.unresolved and not split and reason == "broken":
         return None  # a variable holds it: what that is can't be told
     why = check.say("bad_json", reason=check.say(reason or "broken"))
-    kind = LIMIT if fact.name == LIMITS and not split else QUOTING
+    lost_quotes = fact.value != "pairs" and value.lstrip().startswith("{") and '"' not in value
+    kind = LIMIT if fact.name == LIMITS and not split and not lost_quotes else QUOTING
     if meant is None:
         return check.problem(kind, flag, why)
-    edits = _by_keys(check, flag, meant) if kind == QUOTING and check.known.traits.dotted else None
+    by_keys = kind == QUOTING and fact.name != LIMITS and check.known.traits.dotted
+    edits = _by_keys(check, flag, meant) if by_keys else None
     return check.problem(kind, flag, why, edits=edits or _whole(check, flag, fact, meant))
 
 

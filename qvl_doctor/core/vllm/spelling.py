@@ -63,8 +63,23 @@ def nearest_option(option: str, options: Iterable[str]) -> str | None:
             best = (distance, candidate)
     if best is not None:
         return best[1]
+    beginning = _nearest_beginning(word, options, allowed)
+    if beginning is not None:
+        return beginning
     wanted = sorted(word.split("-"))
     return next((o for o in sorted(options) if sorted(o.lstrip("-").split("-")) == wanted and len(wanted) > 1), None)
+
+
+def _nearest_beginning(word: str, options: Iterable[str], allowed: int) -> str | None:
+    """The one option of which this is an abbreviation with a letter wrong; of two or more words, so that it tells."""
+    count = word.count("-") + 1
+    found = set()
+    for option in options:
+        words = option.removeprefix("--").replace("_", "-").split("-")
+        abbreviable = option.startswith("--") and 1 < count < len(words)
+        if abbreviable and _distance(word, "-".join(words[:count]), allowed) is not None:
+            found.add(option)
+    return found.pop() if len(found) == 1 else None
 
 
 def _distance(first: str, second: str, allowed: int) -> int | None:
