@@ -47,7 +47,7 @@ _EAGLE3_FROM = {"qwen2_5_vl": "0.11.1", "qwen3_vl": "0.15.0"}
 
 def first_release(name: str) -> FirstRelease | None:
     """The first releases for a model type ("qwen3_vl"), an architecture or a checkpoint's name; None for others."""
-    plain = re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower()[:200])
+    plain = re.sub(r"[^a-z0-9]", "", name.rstrip("/").rpartition("/")[2].lower()[:200])
     for alias, known in _OFFICIAL_NAME.items():
         if plain.startswith(alias):
             plain = known + plain.removeprefix(alias)

@@ -41,6 +41,13 @@ def _unexplained(view: View) -> bool:
     return log is None or not log.failures
 
 
+@derived("derived.no_exception", "bool", "", "no log, or one whose failures only report that something ended")
+def _no_exception(view: View) -> bool:
+    """True as well of a traceback that was cut before its last line."""
+    log = view.objects.log
+    return log is None or all(failure.kind == "consequence" for failure in log.failures)
+
+
 @derived("derived.came_up", "bool", "", "the log shows a server that became ready")
 def _came_up(view: View) -> bool:
     return view.text("log.state") in ("ready", "degraded")

@@ -82,7 +82,8 @@ def _card_unknown(view: View) -> bool:
 @derived("derived.free_memory", "str", "", "why too little of the GPU is free at start: slightly, wsl, busy or shared")
 def _free_memory(view: View) -> str | None:
     """For the lines that state free and total memory: an idle card and a fraction a little too high, a card that
-    somebody fills, or one that is shared on purpose (a fraction of 0.8 or less was chosen)."""
+    somebody fills, or one that is shared on purpose (a fraction of 0.8 or less was chosen, or nvidia-smi lists a
+    service other than vLLM)."""
     free, total = view.number("match.free"), view.number("match.total")
     if free is None or total is None or not 0 < total < 10_000:
         return None
@@ -93,6 +94,8 @@ def _free_memory(view: View) -> str | None:
     weights = view.number("derived.weights_gib")
     if free < 0.2 * total or (weights is not None and weights + _CONTEXT_GIB + _LEAST_ROOM_GIB > free):
         return "busy"
+    if view.text("log.gpu_tenant") is not None:
+        return "shared"
     share = view.number("launch.gpu_memory_utilization") or view.number("match.util")
     return "shared" if share is not None and share <= 0.8 else "busy"
 

@@ -56,6 +56,12 @@ SIGHTING_PATTERNS: tuple[SightingPattern, ...] = (
     _row(r"\[pip3?\] torch==(?P<torch_version>\S+)"),
     _row(r"^GPU 0: (?P<gpu_name>[^(]{2,60}?)(?: \(UUID.*)?$"),
     _row(r"Your (?P<gpu_name>.{2,60}?) GPU has compute capability (?P<compute_capability>\d+\.\d+)"),
+    # nvidia-smi's list of processes: a service of another kind (names such as python may be a vLLM left over)
+    _row(
+        r"^\|\s{1,8}\d{1,3}\s{1,8}(?:(?:N/A|\d+)\s{1,8}(?:N/A|\d+)\s{1,12})?\d{1,8}\s{1,12}C(?:\+G)?\s{1,8}"
+        r"(?P<gpu_tenant>(?![^|]{0,80}(?:[Pp]ython|[Vv][Ll][Ll][Mm]|ray::|Not Found))\S[^|]{0,80}?)\s{1,80}"
+        r"(?:\d{4,6}\s?MiB|[\d.]{1,6}\s?GiB)\s{1,8}\|"
+    ),
     _row(r"vLLM is using nccl==(?P<nccl_version>\S+)"),
     _row(r"world_size=(?P<world_size>\d+) rank=\d+ local_rank=\d+"),
     # weights
