@@ -5,6 +5,8 @@ Of such a line rules see the logger's own words only ("Received request ..."), o
 
 from __future__ import annotations
 
+from typing import Literal
+
 from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line, plain
 from qvl_doctor.core.logs.model import Sighting
@@ -22,8 +24,8 @@ _ECHO_LINE = lazy_regex(
 )
 _STARTS_KEPT = 16
 _PLACEHOLDER_REACH = 16_384  # bytes of a request in which a picture's or video's placeholder is looked for
-_PLACEHOLDER = b"_pad|>"
-_PLACEHOLDERS = ((b"<|video_pad|>", "requests_with_video"), (b"<|image_pad|>", "requests_with_image"))
+
+EchoKind = Literal["received", "added", "other"]
 
 
 class RequestCounts:
@@ -33,22 +35,24 @@ class RequestCounts:
         self._counts: dict[str, int] = {}
         self._first: dict[str, tuple[str, str]] = {}
 
-    def add(self, words: bytes, raw: bytes, source: str, number: int) -> None:
-        """Counts a line of the logger by its first words."""
-        if words.startswith(b"received"):
+    def add(self, kind: EchoKind, raw: bytes, source: str, number: int) -> None:
+        """Counts a line of the logger. Runs for most lines of a busy server's log."""
+        if kind == "received":
             self._count("requests_received", raw, source, number)
-            if raw.find(_PLACEHOLDER, 0, _PLACEHOLDER_REACH) >= 0:
-                for placeholder, name in _PLACEHOLDERS:
-                    if raw.find(placeholder, 0, _PLACEHOLDER_REACH) >= 0:
-                        self._count(name, raw, source, number)
-        elif words.startswith(b"added"):
+            if raw.find(b"_pad|>", 0, _PLACEHOLDER_REACH) >= 0:
+                if raw.find(b"<|image_pad|>", 0, _PLACEHOLDER_REACH) >= 0:
+                    self._count("requests_with_image", raw, source, number)
+                if raw.find(b"<|video_pad|>", 0, _PLACEHOLDER_REACH) >= 0:
+                    self._count("requests_with_video", raw, source, number)
+        elif kind == "added":
             self._count("requests_added", raw, source, number)
 
     def _count(self, name: str, raw: bytes, source: str, number: int) -> None:
-        count = self._counts.get(name, 0)
-        if not count:
+        if name in self._counts:
+            self._counts[name] += 1
+        else:
+            self._counts[name] = 1
             self._first[name] = (f"{source}:{number}", kept(plain(raw[:2000].decode("utf-8", "replace"))))
-        self._counts[name] = count + 1
 
     def facts(self) -> dict[str, Sighting]:
         return {name: Sighting(count, *self._first[name]) for name, count in self._counts.items()}
@@ -59,26 +63,35 @@ class EchoStarts:
 
     def __init__(self) -> None:
         self.starts: tuple[bytes, ...] = ()
-        self._words: dict[bytes, bytes] = {}
+        self._received: tuple[bytes, ...] = ()
+        self._added: tuple[bytes, ...] = ()
 
-    def learn(self, raw: bytes) -> bytes | None:
-        """The words of an echo line in skeleton spelling; None if a raw line is none."""
+    def learn(self, raw: bytes) -> bool:
+        """Whether a raw line is an echo; lines that begin as it does are known from then on."""
         found = _ECHO_LINE.match(raw)
         if found is None:
-            return None
-        words = level_one(found["words"])
-        if len(self.starts) < _STARTS_KEPT:
-            start = level_one(found[0])
-            self._words[start] = words
-            self.starts = tuple(self._words)
-        return words
+            return False
+        start = level_one(found[0])
+        if len(self.starts) < _STARTS_KEPT and start not in self.starts:
+            self.starts = (*self.starts, start)
+            kind = kind_of_words(found["words"].decode())
+            if kind == "received":
+                self._received = (*self._received, start)
+            elif kind == "added":
+                self._added = (*self._added, start)
+        return True
 
-    def words_of(self, skeleton: bytes) -> bytes:
-        """The words of a line that begins with one of `starts`."""
-        for start, words in self._words.items():
-            if skeleton.startswith(start):
-                return words
-        return b""
+    def kind_of(self, skeleton: bytes) -> EchoKind:
+        """The kind of a line that begins with one of `starts`."""
+        if skeleton.startswith(self._received):
+            return "received"
+        return "added" if skeleton.startswith(self._added) else "other"
+
+
+def kind_of_words(words: str) -> EchoKind:
+    """The kind of echo line by the logger's own words."""
+    first = words.partition(" ")[0]
+    return "received" if first == "Received" else "added" if first == "Added" else "other"
 
 
 def words_of_echo(line: Line) -> str | None:

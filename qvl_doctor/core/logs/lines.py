@@ -141,17 +141,7 @@ def parse(number: int, text: str, *, container: str | None = None) -> Line:
         level, stamp, file, origin = (uvicorn["level"] if uvicorn else None), None, None, ""
     if level == "WARN":
         level = "WARNING"
-    return Line(
-        number=number,
-        text=plain(text[start:]),
-        message=plain(message),
-        process=process,
-        container=container,
-        level=level,
-        stamp=stamp,
-        file=file,
-        origin=origin,
-    )
+    return Line(number, plain(text[start:]), plain(message), process, container, level, stamp, file, origin)
 
 
 def _process(text: str, position: int) -> tuple[str | None, int]:

@@ -19,7 +19,7 @@ from functools import partial
 from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs import oom
 from qvl_doctor.core.logs.attempt import Attempt
-from qvl_doctor.core.logs.echoes import EchoStarts, words_of_echo
+from qvl_doctor.core.logs.echoes import EchoStarts, kind_of_words, words_of_echo
 from qvl_doctor.core.logs.failures import FATAL_LINES
 from qvl_doctor.core.logs.lines import Line, plain, split, unwrapped
 from qvl_doctor.core.logs.model import TEXT_LIMIT, Failure, LinePattern, LogMatch, LogSummary, Phase, Sighting
@@ -149,10 +149,11 @@ class LogReader:
                 at += 1
                 continue
             boring, echoes, attempt = self._boring, self._echoes, self._attempt
+            count_request, kind_of = attempt.requests.add, echoes.kind_of
             for offset in [n for n, text in enumerate(skeletons[at:end], at) if text not in boring]:
                 text = skeletons[offset]
                 if text.startswith(echoes.starts):
-                    attempt.requests.add(echoes.words_of(text), lines[offset], self._source, first + offset)
+                    count_request(kind_of(text), lines[offset], self._source, first + offset)
                     continue
                 self._line(first + offset, lines[offset], text)
                 if first + offset < self._tracebacks.alert_until or self._attempt is not attempt:
@@ -163,7 +164,7 @@ class LogReader:
 
     def _line(self, number: int, raw: bytes, first_skeleton: bytes) -> None:
         if first_skeleton.startswith(self._echoes.starts):
-            self._attempt.requests.add(self._echoes.words_of(first_skeleton), raw, self._source, number)
+            self._attempt.requests.add(self._echoes.kind_of(first_skeleton), raw, self._source, number)
             return
         alert = number <= self._tracebacks.alert_until
         if not alert and first_skeleton in self._boring:
@@ -173,7 +174,7 @@ class LogReader:
             first_skeleton = level_one(raw)
         rows = self._candidates.get(first_skeleton)
         if rows is None:
-            if self._echoes.learn(raw) is not None:
+            if self._echoes.learn(raw):
                 for line in split(number, unwrapped(raw)):
                     self._part(line, (), alert=False)
                 return
@@ -317,7 +318,7 @@ class LogReader:
             return
         self._advance("serving", line.number)
         self._attempt.requests.add(
-            words.lower().encode(), line.text.encode("utf-8", "replace"), self._source, line.number
+            kind_of_words(words), line.text.encode("utf-8", "replace"), self._source, line.number
         )
         rows = self._rows.candidates(skeleton(words.encode()))
         _, rules = parted(rows)

@@ -110,6 +110,7 @@ class StatsFold:
         self._kv = _Series()
         self._engines: dict[str, _Engine] = {}
         self._rest: dict[str, Any] = {}  # further fields of the result, by their names
+        self._stuck_longest = self._saturated_longest = 0.0
         self._queue_growing = 0
         self._cumulative = 0
         self._preempted_in_lines = 0
@@ -155,13 +156,15 @@ class StatsFold:
     ) -> None:
         if len(self._engines) >= _MOST_ENGINES and name not in self._engines:
             self._engines.clear()  # engine numbers out of a hostile text
-        engine = self._engines.setdefault(name, _Engine())
+        engine = self._engines.get(name)
+        if engine is None:
+            engine = self._engines[name] = _Engine()
         saturated = kv is not None and kv > SATURATED_PERCENT
         self._count("saturated_lines", saturated)
         engine.stuck.see(bool(waiting) and running == 0, now)
         engine.saturated.see(saturated, now)
-        for key, spell in (("stuck_seconds_longest", engine.stuck), ("saturated_seconds_longest", engine.saturated)):
-            self._rest[key] = max(self._rest.get(key, 0.0), spell.longest)
+        self._stuck_longest = max(self._stuck_longest, engine.stuck.longest)
+        self._saturated_longest = max(self._saturated_longest, engine.saturated.longest)
         engine.grown = engine.grown + 1 if waiting is not None and waiting > engine.waiting else 0
         engine.waiting = waiting or 0
         self._queue_growing = max(self._queue_growing, engine.grown)
@@ -194,6 +197,8 @@ class StatsFold:
             generation_tokens_per_second_last=self._generation.last,
             generation_tokens_per_second_max=self._generation.largest,
             generation_tokens_per_second_mean=self._generation.mean,
+            stuck_seconds_longest=self._stuck_longest,
+            saturated_seconds_longest=self._saturated_longest,
             queue_growing_lines=self._queue_growing,
             preemptions=self._cumulative + self._preempted_in_lines,
             **rest,

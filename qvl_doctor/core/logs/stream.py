@@ -74,15 +74,16 @@ class LineSplitter:
         return piece
 
     def _lines(self, piece: bytes) -> Iterator[bytes]:
+        start = 0
         if self._pending:
-            head, newline, piece = piece.partition(b"\n")
-            self._keep(head)
-            if not newline:
+            start = piece.find(b"\n") + 1
+            self._keep(piece[: start - 1] if start else piece)
+            if not start:
                 return
             yield self._clean(self._take_pending() + b"\n")
         end = piece.rfind(b"\n") + 1
-        if end:
-            yield self._clean(piece[:end])
+        if end > start:
+            yield self._clean(piece[start:end])
         self._keep(piece[end:])
 
     def _keep(self, part: bytes) -> None:

@@ -26,7 +26,8 @@ def kept(text: str, around: str = "") -> str:
 
 def without_requests(message: str) -> str:
     """A message without the texts of requests that it quotes."""
-    if "'text'" in message or "prompt" in message or "'content'" in message:
+    marks = "prompt:" in message or "prompt=" in message or "'prompt'" in message  # rarer than "prompt"
+    if marks or "'text'" in message or "'content'" in message:
         return _USER_TEXT.sub(r"\g<head>'...'", message)
     return message
 
