@@ -27,6 +27,7 @@ _ROUNDS = 3
 _HARMLESS = ("flag-deprecated", "flag-no-effect")  # kinds of flag problems that no parser refuses
 _REFUSED_BY_PARSER = (NEVER, NOT_YET, REMOVED, TYPO, LIMIT, QUOTING)
 _ENGINE_SOURCES = ("vllm/v1/", "vllm/worker/", "vllm/executor/", "vllm/model_executor/", "vllm/engine/async_llm_engine")
+_USAGE_ERROR = "usage error"  # type of a failure that a parser printed
 _NAMED_PROCESSES = ("APIServer", "EngineCore", "Worker", "VllmWorker")
 _CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
 
@@ -156,7 +157,10 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
 def _got_past_its_parser(log: LogSummary) -> bool:
     """Whether the start got further than its command line: only later do processes put their names before lines, and
     only later does anything run in the engine."""
+    if any(failure.type == _USAGE_ERROR for failure in log.failures):
+        return False
     named = any((failure.process or "").startswith(_NAMED_PROCESSES) for failure in log.failures)
+    named = named or any(line.lstrip("(").startswith(_NAMED_PROCESSES) and " pid=" in line for line in log.tail)
     engine = any(frame.startswith(_ENGINE_SOURCES) for failure in log.failures for frame in failure.frames)
     return named or engine or log.phase not in ("unknown", "start")
 

@@ -288,3 +288,22 @@ def test_first_release_is_the_first_whose_registry_has_the_model(name: str, arch
     first = first_release(name)
     assert first is not None
     assert first.vllm == next(one for one in releases() if architecture in knowledge(one).architectures())
+
+
+@pytest.mark.parametrize(
+    ("log", "by_itself", "no_exception"),
+    [
+        ("ValueError: No available memory for the cache blocks.\nKilled\n", True, False),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer\nKilled\n", False, False),
+        ("Killed\n", False, False),
+        ("ERROR 11-30 10:00:00 [core.py:700] EngineCore failed to start.\n", False, True),
+    ],
+)
+def test_what_ended_the_server(log: str, by_itself: bool, no_exception: bool) -> None:
+    view = _view(log=log)
+    assert view.flag("derived.failed_by_itself") is by_itself
+    assert view.flag("derived.no_exception") is no_exception
+
+
+def test_a_folder_s_trailing_slash_is_no_name() -> None:
+    assert first_release("/models/Qwen3-VL-4B-Instruct/") == first_release("Qwen3-VL-4B-Instruct")

@@ -118,3 +118,28 @@ def test_visible_gpus_bound_the_tensor_parallel_size() -> None:
 )
 def test_which_starts_do_not_profile_the_vision_encoder(command: str, version: str, expected: bool) -> None:
     assert _view(command, version=version).flag("derived.vision_unprofiled") is expected
+
+
+@pytest.mark.parametrize(("tenant", "verdict"), [("tritonserver", "shared"), (None, "busy")])
+def test_a_listed_service_of_another_kind_is_a_tenant(tenant: str | None, verdict: str) -> None:
+    seen = {} if tenant is None else {"log__gpu_tenant": tenant}
+    view = _view("vllm serve Qwen/Qwen3-VL-2B-Instruct", match__free=40.0, match__total=79.32, match__want=71.4, **seen)
+    assert view.text("derived.free_memory") == verdict
+
+
+@pytest.mark.parametrize(
+    ("ran", "usage", "most", "size"), [(17, 99.4, 200, 17), (17, 60.0, 200, None), (170, 99.4, 200, None)]
+)
+def test_sequences_that_a_full_cache_holds(ran: int, usage: float, most: int, size: int | None) -> None:
+    command = f"vllm serve Qwen/Qwen3-VL-2B-Instruct --max-num-seqs {most}"
+    view = _view(command, log__stats__running_last=ran, log__stats__kv_usage_last_percent=usage)
+    assert view.integer("plan.max_num_seqs_kv") == size
+
+
+def test_gpus_left_over_take_copies_where_they_fit_and_layers_else() -> None:
+    small = _view("vllm serve Qwen/Qwen3-VL-30B-A3B-Instruct-FP8 -tp 8", gpu="8x H100 80GB")
+    assert small.integer("plan.tensor_parallel_for_group") is not None
+    assert small.integer("plan.copies_for_group") == 8 // (small.integer("plan.tensor_parallel_for_group") or 1)
+    unknown = _view("vllm serve acme/moe-int4 -tp 8", gpu="8x A100 40GB")
+    assert unknown.integer("plan.tensor_parallel_for_group") == 4
+    assert (unknown.value("plan.copies_for_group"), unknown.integer("plan.stages_for_group")) == (None, 2)

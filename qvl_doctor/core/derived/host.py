@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from qvl_doctor.core.facts import View, derived
@@ -46,6 +45,21 @@ def _no_exception(view: View) -> bool:
     """True as well of a traceback that was cut before its last line."""
     log = view.objects.log
     return log is None or all(failure.kind == "consequence" for failure in log.failures)
+
+
+_OF_ITSELF = frozenset(
+    {"ValueError", "TypeError", "KeyError", "AttributeError", "AssertionError", "NotImplementedError", "ImportError",
+     "ModuleNotFoundError", "ValidationError", "OutOfMemoryError"}
+)  # fmt: skip
+
+
+@derived("derived.failed_by_itself", "bool", "", "an exception of the server's own came before anything ended it")
+def _failed_by_itself(view: View) -> bool:
+    """Such as a refused setting: a process that is killed afterwards is only cleared away. Lost connections don't
+    count, as they are what the others see of one that was killed."""
+    log = view.objects.log
+    first = log.failures[0] if log is not None and log.failures else None
+    return first is not None and first.kind == "root" and first.type.rpartition(".")[2] in _OF_ITSELF
 
 
 @derived("derived.came_up", "bool", "", "the log shows a server that became ready")
@@ -154,6 +168,8 @@ def _cuda_of_release(view: View) -> str | None:
     knowledge, version = view.objects.knowledge, view.version("version.vllm")
     if knowledge is None or version is None:
         return None
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - 5 ms, where a version is known
+
     try:
         pins = SpecifierSet(knowledge.requires().get("torch", ""))
     except InvalidSpecifier:

@@ -100,9 +100,32 @@ def _halved_for_group(view: View, size: int) -> int | None:
     """From the message alone, for a model of unknown shape: halves of the size, whose heads surely divide."""
     shard, group = view.integer("match.width"), view.integer("match.block") or view.integer("match.group")
     if shard is None or not group or shard < 1:
-        return None
+        return size // 2 if size % 2 == 0 and size > 2 else None  # no figures: shards of twice the width are the next
     halves = (size >> step for step in range(1, size.bit_length()) if size % (1 << step) == 0)
     return next((half for half in halves if half > 1 and shard * size // half % group == 0), None)
+
+
+@derived("derived.shape_known", "bool", "", "the model is one whose widths and heads are known")
+def _shape_known(view: View) -> bool:
+    return view.objects.model is not None and view.objects.model.attention_heads is not None
+
+
+@derived("plan.copies_for_group", "int", "", "--data-parallel-size for the GPUs that the smaller size leaves over")
+def _copies_for_group(view: View) -> int | None:
+    """Only where each copy fits: then whole copies serve more than stages of one."""
+    size, smaller = view.integer("effective.tensor_parallel_size"), view.integer("plan.tensor_parallel_for_group")
+    weights, card = view.number("derived.weights_gib"), view.number("plan.gpu_total_gib")
+    if size is None or smaller is None or size % smaller or weights is None or card is None:
+        return None
+    return size // smaller if weights * size / smaller < 0.7 * card else None
+
+
+@derived("plan.stages_for_group", "int", "", "--pipeline-parallel-size for the GPUs that the smaller size leaves over")
+def _stages_for_group(view: View) -> int | None:
+    size, smaller = view.integer("effective.tensor_parallel_size"), view.integer("plan.tensor_parallel_for_group")
+    if size is None or smaller is None or size % smaller or view.value("plan.copies_for_group") is not None:
+        return None
+    return size // smaller
 
 
 @derived(

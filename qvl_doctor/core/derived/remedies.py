@@ -150,6 +150,14 @@ def _more_seqs(view: View) -> int | None:
     return 2 * given if given is not None and 0 < given <= 512 and used is not None and used < 50 else None
 
 
+@derived("plan.max_num_seqs_kv", "int", "", "requests that ran when the KV cache was full, fewer than are allowed")
+def _seqs_kv(view: View) -> int | None:
+    """Several requests, and clearly fewer than allowed: else the cache is not what limits them."""
+    ran, allowed = view.integer("log.stats.running_last"), view.integer("effective.max_num_seqs")
+    full = (view.number("log.stats.kv_usage_last_percent") or 0) >= 95
+    return ran if full and ran is not None and allowed is not None and 4 <= ran <= 0.8 * allowed else None
+
+
 @derived("derived.killed_while_loading", "bool", "", "the log ends while weights are read: nothing was served yet")
 def _killed_while_loading(view: View) -> bool:
     return view.text("log.phase") in ("weights", "profile", "kv", "capture")
