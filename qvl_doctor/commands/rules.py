@@ -10,6 +10,7 @@ from typing import Any
 from qvl_doctor import resources
 from qvl_doctor.commands.inputs import Gathered, Given, assemble, style_of
 from qvl_doctor.commands.result import Result
+from qvl_doctor.core.clauses import parse_specifier
 from qvl_doctor.core.diagnose import diagnose
 from qvl_doctor.core.host import host_facts
 from qvl_doctor.core.logs import LogReader, LogSummary
@@ -80,7 +81,7 @@ def _rule_document(rule: Rule) -> dict[str, Any]:
                 "also": list(when.also),
                 "never": list(when.never),
                 "phase": list(when.phase),
-                "vllm": None if when.vllm is None else str(when.vllm),
+                "vllm": None if when.vllm is None else str(parse_specifier(when.vllm)),
                 "confidence": when.confidence,
                 "facts": [clause.spelled() for clause in when.facts],
             }
@@ -108,7 +109,7 @@ def _rule_text(rule: Rule, style: Style) -> str:
         parts = [*when.log, *(f"+ {regex}" for regex in when.also), *(f"- {regex}" for regex in when.never)]
         parts += [clause.spelled() for clause in when.facts]
         if when.vllm is not None:
-            parts.append(f"vLLM {when.vllm}")
+            parts.append(f"vLLM {parse_specifier(when.vllm)}")
         if when.phase:
             parts.append(f"phase {'/'.join(when.phase)}")
         lines += [f"  • ({words(language, f'confidence_{when.confidence}')})", *(f"      {part}" for part in parts)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from qvl_doctor.core.facts import Value, View, as_number, as_version, shown
@@ -25,6 +25,10 @@ _SEARCHED_CHARACTERS = 4000  # bounds the time of a pattern over a fact's text
 NAMESPACES = frozenset(
     {"launch", "effective", "log", "match", "item", "gpu", "host", "env", "version", "model", "plan", "derived"}
 )
+
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 
 class ClauseError(ValueError):
@@ -119,20 +123,23 @@ def parse_clause(fact: str, text: str, *, compiles: bool = True) -> Clause:
     return Clause(fact, op, literal)
 
 
+@lru_cache(maxsize=1024)
 def parse_specifier(text: str) -> SpecifierSet:
     """A PEP 440 version range. Raises ClauseError."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - 5 ms, where a version is known
+
     try:
         return SpecifierSet(text)
     except InvalidSpecifier as error:
         raise ClauseError(f'{text!r} is no version range (such as ">=0.9,<0.12")') from error
 
 
-def version_holds(specifier: SpecifierSet | None, view: View) -> bool | None:
-    """Whether the vLLM version at hand lies in the range; None where it is unknown."""
+def version_holds(specifier: str | None, view: View) -> bool | None:
+    """Whether the vLLM version at hand lies in a range that was checked before; None where it is unknown."""
     if specifier is None:
         return True
     version = view.version("version.vllm")
-    return None if version is None else specifier.contains(version, prereleases=True)
+    return None if version is None else parse_specifier(specifier).contains(version, prereleases=True)
 
 
 def _plain(text: str) -> bool | int | float | str | None:

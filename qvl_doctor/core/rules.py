@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from packaging.specifiers import SpecifierSet
-
 from qvl_doctor.core.clauses import Clause, ClauseError, parse_clause, parse_specifier
 from qvl_doctor.core.facts import REGISTRY
 from qvl_doctor.core.findings import (
@@ -54,7 +52,7 @@ class When:
     never: tuple[str, ...] = ()
     pick: Literal["first", "last"] = "first"
     phase: tuple[str, ...] = ()
-    vllm: SpecifierSet | None = None
+    vllm: str | None = None  # a PEP 440 range
     confidence: Confidence = "certain"
     severity: Severity | None = None  # in place of the rule's own
     risk: bool | None = None  # likewise
@@ -72,7 +70,7 @@ class Fix:
     value_zh: str | None  # where the value is a sentence (host, client)
     safety: Safety
     group: str | None
-    vllm: SpecifierSet | None
+    vllm: str | None
     facts: tuple[Clause, ...]
     reason: Mapping[str, str]
 
@@ -332,12 +330,15 @@ class _Reader:
                 self.problem(f"{fact}: {error}", table=name, index=index, key="facts")
         return tuple(clauses)
 
-    def _specifier(self, entry: Mapping[str, Any], name: str, index: int) -> SpecifierSet | None:
+    def _specifier(self, entry: Mapping[str, Any], name: str, index: int) -> str | None:
         text = entry.get("vllm")
         if text is None:
             return None
         try:
-            return parse_specifier(text if isinstance(text, str) else repr(text))
+            text = text if isinstance(text, str) else repr(text)
+            if self.checks:
+                parse_specifier(text)
+            return text
         except ClauseError as error:
             self.problem(str(error), table=name, index=index, key="vllm")
             return None
