@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
+_MISSING: Any = object()
 
 
 class _Field:
@@ -100,13 +101,14 @@ def _initializer(
     def completed(values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         full = list(values)
         for name in names[len(values) :]:
-            if name in named:
-                full.append(named.pop(name))
-            elif name in defaults:
-                default = defaults[name]
-                full.append(default.make() if isinstance(default, _Field) else default)
-            else:
-                raise TypeError(f"{class_name} needs {name!r}")
+            value = named.pop(name, _MISSING)
+            if value is _MISSING:
+                value = defaults.get(name, _MISSING)
+                if value is _MISSING:
+                    raise TypeError(f"{class_name} needs {name!r}")
+                if isinstance(value, _Field):
+                    value = value.make()
+            full.append(value)
         if named:
             raise TypeError(f"{class_name} does not take {', '.join(map(repr, named))}, or takes it once only")
         return full

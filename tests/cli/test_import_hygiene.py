@@ -52,8 +52,15 @@ def test_diagnose_of_a_log_loads_nothing_heavy(log: str) -> None:
     assert heavy(loaded("diagnose", "--log", log)) == set()
 
 
-def test_diagnose_of_a_command_loads_nothing_heavy() -> None:
-    assert heavy(loaded("diagnose", "--command", COMMAND)) == set()
+def test_diagnose_of_a_command_loads_what_commands_need_only() -> None:
+    modules = loaded("diagnose", "--command", COMMAND)
+    assert heavy(modules) == set()
+    assert "qvl_doctor.core.launch.shell" in modules
+    unneeded = {
+        f"qvl_doctor.core.{name}" for name in ("logs.reader", "logs.lines", "launch.article", "gpus", "refusals")
+    }
+    unneeded |= {"qvl_doctor.core.launch.yaml_nodes", "qvl_doctor.core.launch.python_source"}
+    assert modules.isdisjoint({*unneeded, "dataclasses", "inspect", "ast", "difflib", "packaging.specifiers"})
 
 
 def test_rules_list_loads_nothing_heavy() -> None:
