@@ -142,28 +142,35 @@ def utilization(view: View) -> float | None:
     return share if share is not None and 0 < share <= 1 else None
 
 
+def batch(view: View) -> Batch | None:
+    """Sizes of one engine step and what media it may hold; None where model, context or defaults are unknown."""
+    spec = view.objects.model
+    length = None if spec is None else context(view, spec)
+    sizes = batch_sizes(view, length)
+    if spec is None or length is None or sizes is None:
+        return None
+    limits, cap = media_limits(view), image_cap(view, spec)
+    return Batch(
+        max_model_len=length,
+        max_num_batched_tokens=sizes[0],
+        max_num_seqs=sizes[1],
+        image_limit=limit_of(limits, "image"),
+        video_limit=limit_of(limits, "video"),
+        image_max_pixels=None if cap is None else cap.maximum,
+        eager=view.flag("effective.enforce_eager") is True,
+    )
+
+
 def request(view: View) -> Request | None:
     """The planner's question for this server, or None where something that decides it is unknown."""
     spec, found, total, share = view.objects.model, release(view), total_bytes(view), utilization(view)
-    if spec is None or found is None or total is None or share is None:
+    sizes = batch(view)
+    if spec is None or found is None or total is None or share is None or sizes is None:
         return None
-    length = context(view, spec)
-    sizes = batch_sizes(view, length)
-    if length is None or sizes is None:
-        return None
-    limits, cap = media_limits(view), image_cap(view, spec)
     return Request(
         spec=spec,
         release=found,
-        batch=Batch(
-            max_model_len=length,
-            max_num_batched_tokens=sizes[0],
-            max_num_seqs=sizes[1],
-            image_limit=limit_of(limits, "image"),
-            video_limit=limit_of(limits, "video"),
-            image_max_pixels=None if cap is None else cap.maximum,
-            eager=view.flag("effective.enforce_eager") is True,
-        ),
+        batch=sizes,
         total_bytes=total,
         utilization=share,
         sharding=sharding(view),

@@ -207,6 +207,8 @@ def test_least_offload_lets_the_rest_fit() -> None:
 def test_halves_of_a_size_that_cuts_blocks_of_an_unknown_model() -> None:
     view = _view(_serve("-tp 8", model="org/some-moe-FP8"), match__width="64", match__block="128")
     assert view.integer("plan.tensor_parallel_for_group") == 4
+    absurd = _view(_serve("-tp 1000000000000", model="Qwen/Qwen2.5-VL-7B-Instruct-AWQ"))
+    assert absurd.integer("plan.tensor_parallel_for_group") is None  # and at once
     odd = _view(_serve("-tp 4", model="org/some-awq"), match__width="7392", match__group="128")
     assert odd.integer("plan.tensor_parallel_for_group") is None
 

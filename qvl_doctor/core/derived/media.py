@@ -11,9 +11,7 @@ from collections.abc import Mapping
 
 from qvl_doctor.core import planning, profile_run, vision
 from qvl_doctor.core.facts import View, derived
-from qvl_doctor.core.model import ModelSpec
 from qvl_doctor.core.planning import compact, limit_of
-from qvl_doctor.core.profile_run import Batch, Release
 
 _PROMPT_TOKENS = 1024  # left for the text of a prompt and its answer beside the pictures
 _TEXT_TOKENS = 512  # left for the text of a prompt alone
@@ -238,27 +236,9 @@ def _encoder_cache_tokens(view: View) -> int | None:
     stated = view.integer("log.encoder_budget_tokens") or view.integer("match.cache")
     if stated is not None:
         return stated
-    asked = _question(view)
-    media = profile_run.profiled_media(*asked) if asked is not None and asked[1].sees else None
-    if media is not None:
-        return media.budget_tokens
+    spec, sizes, found = view.objects.model, planning.batch(view), planning.release(view)
+    if spec is not None and sizes is not None and found is not None and sizes.sees:
+        media = profile_run.profiled_media(spec, sizes, found)
+        if media is not None:
+            return media.budget_tokens
     return view.integer("effective.max_num_batched_tokens") or _LEAST_BATCH
-
-
-def _question(view: View) -> tuple[ModelSpec, Batch, Release] | None:
-    """What the profile run is asked as far as media need it; None where model, context or release are unknown."""
-    spec, found = view.objects.model, planning.release(view)
-    length = None if spec is None else planning.context(view, spec)
-    if spec is None or found is None or length is None:
-        return None
-    tokens, seqs = planning.batch_sizes(view, length) or (_LEAST_BATCH, 256)
-    cap = planning.image_cap(view, spec)
-    batch = Batch(
-        max_model_len=length,
-        max_num_batched_tokens=tokens,
-        max_num_seqs=seqs,
-        image_limit=view.integer("plan.images_allowed"),
-        video_limit=view.integer("plan.videos_allowed"),
-        image_max_pixels=None if cap is None else cap.maximum,
-    )
-    return spec, batch, found

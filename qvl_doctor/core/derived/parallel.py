@@ -17,6 +17,7 @@ from qvl_doctor.core.records import replace
 from qvl_doctor.core.weights import Sharding, weights_bytes
 
 _MOST_RANKS = 64  # attention heads of the largest model
+_MOST_SIZE = 1024  # no larger tensor parallel size is looked at
 _USUAL_GPUS = 8  # of one host
 _FP8_BLOCK = 128  # Qwen's own FP8 checkpoints: blocks of 128 x 128 (weight_block_size in config.json)
 _PADDED_INTERMEDIATE = 29696  # Qwen's AWQ and GPTQ of the 72B: 29568 padded up, = 8 x 29 x 128
@@ -86,7 +87,7 @@ def _group(model: ModelSpec) -> int | None:
 )
 def _tensor_parallel_for_group(view: View) -> int | None:
     size, model = view.integer("effective.tensor_parallel_size"), view.objects.model
-    if size is None or size < 2:
+    if size is None or not 2 <= size <= _MOST_SIZE:
         return None
     width = None if model is None else _sharded_width(model)
     if model is None or model.attention_heads is None or width is None:
