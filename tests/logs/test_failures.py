@@ -260,6 +260,7 @@ def test_sampler_warm_up_is_named() -> None:
         (("determine_num_available_blocks", "profile_run", "execute_model"), "profile"),
         (("_initialize_kv_caches", "initialize_from_config", "_allocate_kv_cache"), "kv"),
         (("compile_or_warm_up_model", "capture_model", "_dummy_run"), "capture"),
+        (("__call__", "__exit__", "capture_end"), "capture"),  # an excerpt with torch's own frames only
         (("compile_or_warm_up_model", "_dummy_sampler_run"), "warmup"),
         (("run_busy_loop", "execute_model", "forward"), "serving"),
         (("run_engine_loop", "engine_step", "execute_model"), "serving"),
