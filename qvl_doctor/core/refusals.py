@@ -122,8 +122,6 @@ def _of_value(check: Check, flag: Flag, reason: str) -> FlagProblem:
     """A value that the release at hand would take: the parser's own words say what it wanted."""
     kind = INVALID
     if "cannot be converted to <function" in reason or "invalid loads value" in reason or "KEY=VALUE" in reason:
-        value = (flag.value or "").lstrip()
-        lost_quotes = value.startswith("{") and '"' not in value
-        kind = LIMIT if flag.name == "--limit-mm-per-prompt" and not lost_quotes else QUOTING
+        kind = LIMIT if flag.name == "--limit-mm-per-prompt" else QUOTING
     why = check.say("refused", flag=flag.spelled, reason=masked(reason)[:200])
     return check.problem(kind, flag, why, sure=True)

@@ -295,7 +295,7 @@ def test_limits_in_the_form_of_the_release(version: str, wrong: str, right: str)
 
 def test_limits_whose_quotes_the_shell_took() -> None:
     problem = only("vllm serve m --limit-mm-per-prompt {image:4}", "0.11.0")
-    assert problem.kind == "flag-syntax-json-quoting"
+    assert problem.kind == "flag-syntax-limit-mm-json"
     assert edits(problem) == ['set --limit-mm-per-prompt {"image":4}']
     assert only("vllm serve m --limit-mm-per-prompt {image:4}", "0.8.4").kind == "flag-syntax-limit-mm-json"
 

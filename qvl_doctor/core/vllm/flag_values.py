@@ -240,8 +240,7 @@ def _judge_json(check: Check, flag: Flag, fact: FlagFact) -> FlagProblem | None:
     if flag.unresolved and not split and reason == "broken":
         return None  # a variable holds it: what that is can't be told
     why = check.say("bad_json", reason=check.say(reason or "broken"))
-    lost_quotes = fact.value != "pairs" and value.lstrip().startswith("{") and '"' not in value
-    kind = LIMIT if fact.name == LIMITS and not split and not lost_quotes else QUOTING
+    kind = LIMIT if fact.name == LIMITS and not split else QUOTING
     if meant is None:
         return check.problem(kind, flag, why)
     by_keys = kind == QUOTING and fact.name != LIMITS and check.known.traits.dotted
