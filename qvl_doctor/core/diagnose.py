@@ -10,6 +10,7 @@ from qvl_doctor.core.evaluate import Undecided, judge
 from qvl_doctor.core.facts import Known, Objects, View
 from qvl_doctor.core.findings import SEVERITIES, Edit, Evidence, Finding
 from qvl_doctor.core.launch import Document, LaunchCommand, edited_command, parse_text
+from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.observe import Observed, base_facts
 from qvl_doctor.core.phrase import Phrase
 from qvl_doctor.core.records import record, replace
@@ -28,6 +29,8 @@ _HARMLESS = ("flag-deprecated", "flag-no-effect")  # kinds of flag problems that
 _REFUSED_BY_PARSER = (NEVER, NOT_YET, REMOVED, TYPO, LIMIT, QUOTING)
 _ENGINE_SOURCES = ("vllm/v1/", "vllm/worker/", "vllm/executor/", "vllm/model_executor/", "vllm/engine/async_llm_engine")
 _USAGE_ERROR = "usage error"  # type of a failure that a parser printed
+_OF_ARGUMENTS = lazy_regex("positional argument|unexpected keyword|unrecognized arguments|argument --")
+_RAISED_WHILE_PARSING = ("json.decoder.JSONDecodeError", "JSONDecodeError", "argparse.ArgumentError", "SystemExit", "")
 _NAMED_PROCESSES = ("APIServer", "EngineCore", "Worker", "VllmWorker")
 _CONFIDENCE_OF_ASSUMED = "possible"  # a flag problem judged by a version that nobody stated
 
@@ -159,6 +162,9 @@ def _got_past_its_parser(log: LogSummary) -> bool:
     only later does anything run in the engine."""
     if any(failure.type == _USAGE_ERROR for failure in log.failures):
         return False
+    for failure in log.failures:
+        if failure.type not in _RAISED_WHILE_PARSING and not _OF_ARGUMENTS.search(failure.message):
+            return True  # something else went wrong, so it was later
     named = any((failure.process or "").startswith(_NAMED_PROCESSES) for failure in log.failures)
     named = named or any(line.lstrip("(").startswith(_NAMED_PROCESSES) and " pid=" in line for line in log.tail)
     engine = any(frame.startswith(_ENGINE_SOURCES) for failure in log.failures for frame in failure.frames)

@@ -46,7 +46,7 @@ def host_facts(document: object) -> tuple[HostFacts, tuple[Phrase, ...]]:
         return HostFacts(), (Phrase("facts_no_object"),)
     known = {"gpus", "shm_bytes", "ram_bytes", "driver", "os", "container", "env", "packages"}
     problems += [Phrase(UNKNOWN_KEY, {"name": repr(str(key)[:40])}) for key in document if key not in known]
-    container = document.get("container")
+    container = _kind_of_container(document.get("container"))
     if container is not None and not isinstance(container, bool):
         problems.append(Phrase("facts_no_switch", {"name": "container"}))
     return (
@@ -62,6 +62,13 @@ def host_facts(document: object) -> tuple[HostFacts, tuple[Phrase, ...]]:
         ),
         tuple(problems),
     )
+
+
+def _kind_of_container(value: object) -> object:
+    """ "docker" or "kubernetes" say that there is a container; what kind does not matter here."""
+    if not isinstance(value, str):
+        return value
+    return value.strip().lower() not in ("", "no", "none", "false", "0")
 
 
 def _gpus(value: object, problems: list[Phrase]) -> tuple[HostGpu, ...]:

@@ -122,7 +122,9 @@ _FRAMES: tuple[tuple[Phase, frozenset[str]], ...] = (
 )
 
 
-PHASE_FUNCTIONS = frozenset(name for _, names in _FRAMES for name in names)
+# Calls that tell what was going on even where the frame of the called function is missing from a cut traceback.
+_ENCODER_CALLS = frozenset({"get_multimodal_embeddings", "embed_multimodal", "_execute_mm_encoder"})
+TELLING_CALLS = frozenset(name for _, names in _FRAMES for name in names) | _ENCODER_CALLS
 
 
 def phase_of_frames(frames: Iterable[str]) -> Phase | None:

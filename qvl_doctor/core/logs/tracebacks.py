@@ -9,7 +9,7 @@ import re
 
 from qvl_doctor.core.lazy_regex import lazy_regex
 from qvl_doctor.core.logs.lines import Line
-from qvl_doctor.core.logs.phases import PHASE_FUNCTIONS
+from qvl_doctor.core.logs.phases import TELLING_CALLS
 from qvl_doctor.core.records import field, record
 
 HEADER_REGEX = r"Traceback \(most recent call last\)"
@@ -133,7 +133,7 @@ class TracebackCollector:
     def _close(self, line: Line, message: str, stream: _Stream) -> Raised | None:
         if not message or message[0].isspace():
             call = _CALL.match(message)
-            if call is not None and call["function"] in PHASE_FUNCTIONS:
+            if call is not None and call["function"] in TELLING_CALLS:
                 stream.called = call["function"]
             return None  # source text and its markers
         found = _IN_TRACEBACK.match(message)
