@@ -72,8 +72,9 @@ def gather(arguments: argparse.Namespace, style: Style) -> Gathered:
     if process is not None:
         host = replace(host, env={**process.env, **host.env})
     installation = arguments.vllm_path
-    if installation is None and process is not None:
-        installation = process.interpreter
+    if installation is None and process is not None and process.interpreter is not None:
+        # inside a container the path means another file system: shipped data has to do there
+        installation = vllm_facts.find_sources(process.interpreter)
     log = None if arguments.log is None else files.read_log(arguments.log, rows_of_rules(rules))
     return assemble(
         rules,

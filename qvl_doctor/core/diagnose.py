@@ -65,7 +65,7 @@ class CommandReport:
 
 @record
 class Server:
-    """What is known of the server itself; `version_from` is "given", "log", "launch" or "assumed"."""
+    """What is known of the server itself; `version_from` is "given", "installation", "log", "launch" or "assumed"."""
 
     vllm_version: str | None
     version_from: str | None
@@ -123,7 +123,7 @@ def diagnose(
         commands += other.commands
         findings += (one for one in other.findings if not one.risk)
     return Report(
-        server=_server(observed, view),
+        server=_server(observed, context, view),
         findings=_union(findings) if len(commands) > 1 else judgement.findings,
         undecided=judgement.undecided,
         commands=tuple(commands),
@@ -141,6 +141,9 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
         model=context.model,
         gpus=observed.gpus,
     )
+    if context.knowledge.basis == "installation":
+        shown = Evidence("host", context.knowledge.source, f"vllm {context.knowledge.release}")
+        facts.setdefault("version.vllm", Known(context.knowledge.release, shown))
     if observed.model is not None:
         facts.setdefault("launch.model", Known(observed.model, Evidence("launch", "--model", observed.model)))
     # a command put together from the server's own record of its arguments has passed its parser already
@@ -274,13 +277,16 @@ def merged(findings: Iterable[Finding]) -> tuple[Edit, ...]:
     return tuple(taken.values())
 
 
-def _server(observed: Observed, view: View) -> Server:
+def _server(observed: Observed, context: Context, view: View) -> Server:
     known = view.known("version.vllm")
     version = None if known is None else str(known.value)
-    source = None if known is None or known.evidence is None else known.evidence.source
+    shown = None if known is None else known.evidence
+    source: str = "assumed" if shown is None else "given" if shown.source == "host" else shown.source
+    if shown is not None and shown.where == context.knowledge.source:
+        source = "installation"
     state: State = "unknown" if observed.log is None else observed.log.state
     model = view.text("launch.model") or view.text("log.model")
-    return Server(version, {"host": "given", None: "assumed"}.get(source, source), model, state)
+    return Server(version, source, model, state)
 
 
 def _union(findings: Sequence[Finding]) -> tuple[Finding, ...]:
