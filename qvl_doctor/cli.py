@@ -49,7 +49,7 @@ def _drop_stdout() -> None:
 
 
 def _parsed(argv: Sequence[str], language: str) -> argparse.Namespace:
-    arguments, rest = parser(language).parse_known_args(argv)
+    arguments, rest = parser(language, argv[0] if argv else "").parse_known_args(argv)
     if rest and arguments.command_name == "flags" and arguments.flag is None and rest[0].startswith("-"):
         arguments.flag = rest.pop(0)  # `flags --max-model-len`: vLLM's flag, not ours
     if rest:
@@ -57,8 +57,11 @@ def _parsed(argv: Sequence[str], language: str) -> argparse.Namespace:
     return arguments
 
 
-def parser(language: str = "en") -> argparse.ArgumentParser:
-    """The parser of all commands. The help is written in English here; `help_zh` has it in Chinese."""
+def parser(language: str = "en", command: str = "") -> argparse.ArgumentParser:
+    """The parser of all commands, or of that one alone where it is named: making the others takes time.
+
+    The help is written in English here; `help_zh` has it in Chinese.
+    """
     top = (_ChineseParser if language == "zh" else _Parser)(
         prog="qvl-doctor",
         description="Finds out why Qwen-VL on vLLM does not start, dies, hangs or is slow.",
@@ -73,10 +76,9 @@ def parser(language: str = "en") -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"qvl-doctor {__version__}")
     commands = top.add_subparsers(dest="command_name", metavar="COMMAND", required=True)
-    _add_diagnose(commands)
-    _add_fix(commands)
-    _add_rules(commands)
-    _add_flags(commands)
+    each = {"diagnose": _add_diagnose, "fix": _add_fix, "rules": _add_rules, "flags": _add_flags}
+    for add in (each[command],) if command in each else each.values():
+        add(commands)
     return top
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -22,5 +23,6 @@ def rules_folder() -> Path:
 
 
 def rule_files(folder: Path) -> Iterator[Path]:
-    """Every rule file below `folder`, in a stable order."""
-    yield from sorted(path for path in folder.rglob("*.toml") if path.is_file())
+    """Every rule file below `folder`, in a stable order. Links to folders are not followed."""
+    found = [Path(base, name) for base, _, names in os.walk(folder) for name in names if name.endswith(".toml")]
+    yield from sorted(found)
