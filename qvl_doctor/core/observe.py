@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 MIB = 1 << 20
 _WSL = lazy_regex(r"\bwsl", re.IGNORECASE)
+_COMMAND_CHARACTERS = 300  # of a command that is shown as evidence
 _JSON_DEPTH = 3  # levels of a JSON flag that become facts
 
 
@@ -73,7 +74,7 @@ def _version_facts(observed: Observed) -> Iterator[tuple[str, Known]]:
 
 
 def _launch_facts(launch: LaunchCommand) -> Iterator[tuple[str, Known]]:
-    yield "launch.present", Known(True)
+    yield "launch.present", Known(True, Evidence("launch", launch.where, launch.text[:_COMMAND_CHARACTERS]))
     yield "launch.server", Known(launch.server, Evidence("launch", launch.where, launch.server))
     if launch.model:
         yield "launch.model", Known(launch.model, Evidence("launch", launch.where, launch.model))
