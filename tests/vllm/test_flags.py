@@ -258,8 +258,10 @@ def test_values(version: str, wrong: str, right: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["lots", "8192 tokens!", "[]"])
-def test_a_value_nobody_can_guess_has_no_edit(value: str) -> None:
-    assert edits(only(f"vllm serve m --max-model-len '{value}'", "0.11.0")) == []
+def test_a_flag_whose_value_nobody_can_guess_is_taken_out(value: str) -> None:
+    problem = only(f"vllm serve m --max-model-len '{value}'", "0.11.0")
+    assert edits(problem) == ["unset --max-model-len"]
+    assert [edit.safety for edit in problem.edits] == ["unsafe"]  # its default may mean something else
 
 
 def test_a_missing_value() -> None:

@@ -197,6 +197,8 @@ def _invalid(check: Check, flag: Flag, why: str, meant: str | None) -> FlagProbl
         if len(check.command.find(flag.name)) > 1:  # given twice: one of them is enough
             edits.append(check.edit("unset", flag.name, None, why))
         edits.append(check.edit("set", flag.name, meant, why))
+    else:  # nothing tells what was meant; with it nothing starts
+        edits.append(check.edit("unset", flag.name, None, check.say("default_instead"), safety="unsafe"))
     return check.problem(INVALID, flag, why, edits=edits, nearest=meant)
 
 
