@@ -48,7 +48,7 @@ class Context:
 
 @record
 class CommandReport:
-    """One launch command before and after the edits; `editable` is None where it is, else the reason why not."""
+    """One launch command before and after the edits; `not_editable` is the reason where it can't be edited safely."""
 
     where: str
     before: str
@@ -148,9 +148,7 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
         facts.setdefault("launch.model", Known(observed.model, Evidence("launch", "--model", observed.model)))
     # a command put together from the server's own record of its arguments has passed its parser already
     if observed.launch is not None and not recovered:
-        problems = check_flags(observed.launch, context.knowledge, View(facts, objects), context.language)
-        if observed.log is not None and _got_past_its_parser(observed.log):
-            problems = tuple(one for one in problems if not _disproved(one, observed.log, context.knowledge))
+        problems = _flag_problems(observed.launch, observed.log, View(facts, objects), context)
         facts["derived.flags"] = Known(tuple(_item(problem, "launch") for problem in problems))
     if observed.log is not None:
         from qvl_doctor.core.refusals import refused_flags  # noqa: PLC0415 - for logs only
@@ -158,6 +156,16 @@ def _view(observed: Observed, context: Context, *, recovered: bool) -> View:
         refused = refused_flags(observed.log, context.knowledge, View(facts, objects), context.language)
         facts["derived.refused_flags"] = Known(tuple(_item(problem, "log") for problem in refused))
     return View(facts, objects)
+
+
+def _flag_problems(
+    launch: LaunchCommand, log: LogSummary | None, view: View, context: Context
+) -> tuple[FlagProblem, ...]:
+    """What is wrong with the flags, less what the log disproves."""
+    problems = check_flags(launch, context.knowledge, view, context.language)
+    if log is None or not _got_past_its_parser(log):
+        return problems
+    return tuple(one for one in problems if not _disproved(one, log, context.knowledge))
 
 
 def _got_past_its_parser(log: LogSummary) -> bool:
@@ -252,7 +260,7 @@ def _flag_edits(document: Document, observed: Observed, context: Context) -> tup
     launch = document.commands[0]
     objects = Objects(launch=launch, knowledge=context.knowledge, model=context.model, gpus=observed.gpus)
     view = View(base_facts(replace(observed, launch=launch)), objects)
-    problems = check_flags(launch, context.knowledge, view, context.language)
+    problems = _flag_problems(launch, observed.log, view, context)
     serious = (problem for problem in problems if problem.kind not in _HARMLESS and "harmless" not in problem.detail)
     return tuple(edit for problem in serious for edit in problem.edits if edit.safety != "manual")
 
