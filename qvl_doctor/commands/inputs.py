@@ -202,16 +202,15 @@ def _defaults(knowledge: Knowledge) -> dict[str, object]:
 
 
 def _gpu(gpu: HostGpu) -> Gpu:
-    from qvl_doctor.core.gpus import Gpu  # noqa: PLC0415 - many runs are told of no GPU
+    from qvl_doctor.core.gpus import MIB, gpu_from_facts  # noqa: PLC0415 - many runs are told of no GPU
 
-    known = tables.parse_gpus(gpu.name) if gpu.name else ()
-    base = known[0] if known else Gpu(name=gpu.name)
-    return replace(
-        base,
-        memory_total_bytes=base.memory_total_bytes if gpu.memory_total_bytes is None else gpu.memory_total_bytes,
-        memory_used_bytes=base.memory_used_bytes if gpu.memory_used_bytes is None else gpu.memory_used_bytes,
-        compute_capability=base.compute_capability if gpu.compute_capability is None else gpu.compute_capability,
-    )
+    stated = {
+        "name": gpu.name,
+        "memory_total_mib": None if gpu.memory_total_bytes is None else gpu.memory_total_bytes / MIB,
+        "memory_used_mib": None if gpu.memory_used_bytes is None else gpu.memory_used_bytes / MIB,
+        "compute_capability": gpu.compute_capability,
+    }
+    return gpu_from_facts(stated, tables.gpu_models())
 
 
 def _model(given: Given, launch: LaunchCommand | None, log: LogSummary | None) -> ModelSpec | None:

@@ -315,8 +315,3 @@ def _refused(fix: Fix, value: str | None, flag_exists: Callable[[str], bool | No
 
 def _value_given(view: View, name: str) -> Value | str | None:
     return view.text(f"launch.{name.removeprefix('--').replace('-', '_')}")
-
-
-def with_edits(finding: Finding, edits: tuple[Edit, ...]) -> Finding:
-    """The finding with other edits."""
-    return replace(finding, edits=edits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 
 from qvl_doctor.core.findings import Edit
 from qvl_doctor.core.launch.argv import FlagName, canonical
@@ -299,8 +298,3 @@ def _docker(command: LaunchCommand, edit: Edit) -> list[Splice] | None:
     slot = next((slot for slot in place.slots if slot.name == edit.name), None)
     made = place.add(edit.name, edit.value) if slot is None else slot.write(edit.value)
     return None if made is None else [made]
-
-
-def is_ordered(splices: Sequence[Splice]) -> bool:
-    """Whether splices neither overlap nor run backwards."""
-    return all(before.end <= after.start for before, after in pairwise(splices))

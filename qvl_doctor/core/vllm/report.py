@@ -33,6 +33,16 @@ def _flag(known: Knowledge, fact: FlagFact) -> dict[str, Any]:
     leaving = fact.deprecated or history.until is not None
     return {
         "name": fact.name,
+        **_taken(fact),
+        "since": history.since,
+        "until": history.until,
+        "replaced_by": _replaced_by(known, fact.name) if leaving else None,
+    }
+
+
+def _taken(fact: FlagFact) -> dict[str, Any]:
+    """How a release takes the flag."""
+    return {
         "aliases": list(fact.aliases),
         "negation": fact.negation,
         "value": base_kind(fact),
@@ -40,9 +50,6 @@ def _flag(known: Knowledge, fact: FlagFact) -> dict[str, Any]:
         "choices": None if fact.choices is None else list(fact.choices),
         "default": fact.default,
         "deprecated": fact.deprecated,
-        "since": history.since,
-        "until": history.until,
-        "replaced_by": _replaced_by(known, fact.name) if leaving else None,
     }
 
 
@@ -77,13 +84,7 @@ def _span(first: str, last: str, fact: FlagFact) -> dict[str, Any]:
     return {
         "first": first,
         "last": last,
-        "aliases": list(fact.aliases),
-        "negation": fact.negation,
-        "value": base_kind(fact),
-        "form": fact.value,
-        "choices": None if fact.choices is None else list(fact.choices),
-        "default": fact.default,
-        "deprecated": fact.deprecated,
+        **_taken(fact),
         "note": fact.note or None,
         "source": fact.source,
     }
